@@ -11,7 +11,7 @@
 
 #include "collectives/layout/topology.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class Communicator {
  public:
@@ -101,4 +101,4 @@ class Communicator {
 // The communicator of a run with one rank: every operation is complete at once.
 std::unique_ptr<Communicator> make_self_communicator();
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

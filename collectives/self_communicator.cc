@@ -2,7 +2,7 @@
 
 #include "collectives/communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 class SelfCommunicator final : public Communicator {
@@ -36,4 +36,4 @@ std::unique_ptr<Communicator> make_self_communicator() {
   return std::make_unique<SelfCommunicator>();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -15,7 +15,7 @@
 #include "runtime/base/text.h"
 #include "runtime/metrics/environment.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kFooter =
@@ -65,7 +65,7 @@ int run_command(Session& session, const Command& command) {
     if (code == ExitCode::kOk) return fail(ExitCode::kCheckpoint, failure.c_str());
     report_error(who, failure.c_str());  // the command's own exit code is more specific
     return static_cast<int>(code);
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     const std::string output = output_failure_behind(error.code());
     if (rank == 0) report_error("", output.empty() ? error.what() : output.c_str());
     if (!output.empty()) return static_cast<int>(ExitCode::kCheckpoint);
@@ -78,10 +78,12 @@ int run_command(Session& session, const Command& command) {
   }
 }
 
-void check_same_command(Communicator& communicator, const ParsedCommandLine& parsed) {
-  std::vector<Fact> facts = {{"Lockstep's version", lockstep_version()}, {"command", parsed.name}};
+void check_same_command(collectives::Communicator& communicator, const ParsedCommandLine& parsed) {
+  std::vector<collectives::Fact> facts = {{"Lockstep's version", metrics::lockstep_version()},
+                                          {"command", parsed.name}};
   for (const GivenOption& option : parsed.given) facts.push_back({option.name, option.value});
-  require_same_facts(communicator, facts, "all ranks must be started with the same command");
+  collectives::require_same_facts(
+      communicator, facts, "all ranks must be started with the same command");
 }
 
 // Called if an exception has no handler: prints the same line and exits with the same code as
@@ -120,8 +122,8 @@ int main_of(int argc, char** argv) {
   ParsedCommandLine parsed;
   std::unique_ptr<Session> session;
   try {
-    parsed =
-        parse_command_line(program(), fmt::format("lockstep {}", lockstep_version()), argc, argv);
+    parsed = parse_command_line(
+        program(), fmt::format("lockstep {}", metrics::lockstep_version()), argc, argv);
     session = join_run();
   } catch (const std::exception& error) {
     const Failure failure = failure_of(error);
@@ -130,7 +132,7 @@ int main_of(int argc, char** argv) {
   }
   return run_command(*session, [&](Session& joined) {
     // Ranks may be given different arguments and environments.
-    run_on_all(joined.communicator(), [&] {
+    collectives::run_on_all(joined.communicator(), [&] {
       if (!parsed.usage_error.empty()) throw ConfigError("{}", parsed.usage_error);
     });
     check_same_command(joined.communicator(), parsed);
@@ -139,10 +141,10 @@ int main_of(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher
 
 int main(int argc, char** argv) {
-  const int code = lockstep::main_of(argc, argv);
+  const int code = lockstep::launcher::main_of(argc, argv);
   lockstep::end_log();
   return code;
 }

@@ -10,17 +10,17 @@
 #include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/window.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kSide = 6;
 
 // The side of the feature map before the adaptive pooling, for images with this side.
 int64_t feature_side(int64_t pixels) {
-  int64_t side = window_count(pixels, 11, 4, 2);
-  side = window_count(side, 3, 2, 0);
-  side = window_count(side, 3, 2, 0);  // the 5x5 convolution before it keeps the size
-  return window_count(side, 3, 2, 0);
+  int64_t side = graph::window_count(pixels, 11, 4, 2);
+  side = graph::window_count(side, 3, 2, 0);
+  side = graph::window_count(side, 3, 2, 0);  // the 5x5 convolution before it keeps the size
+  return graph::window_count(side, 3, 2, 0);
 }
 
 class Alexnet final : public ImageModel<AlexnetConfig> {
@@ -37,7 +37,7 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
   }
 
   TensorId add_layers(ImageLayers& layers) const override {
-    GraphBuilder& builder = layers.builder();
+    graph::GraphBuilder& builder = layers.builder();
     TensorId x = layers.images();
     const auto conv =
         [&](int number, int64_t outputs, int64_t kernel, int64_t stride, int64_t padding) {
@@ -55,7 +55,8 @@ class Alexnet final : public ImageModel<AlexnetConfig> {
       const std::string name = "features." + std::to_string(number);
       if (config().local_response_norm && number < 12) {
         // The paper's alpha multiplies the sum over 5 channels; this op's alpha their mean.
-        const LocalResponseNormAttributes norm = {.size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
+        const graph::LocalResponseNormAttributes norm = {
+            .size = 5, .alpha = 5e-4f, .beta = 0.75f, .k = 2};
         x = ops::local_response_norm(builder, name + ".norm", x, norm);
       }
       x = layers.max_pool(name, x, 3, 2);
@@ -89,4 +90,4 @@ std::unique_ptr<const Model> make_model(const AlexnetConfig& config) {
   return std::make_unique<Alexnet>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

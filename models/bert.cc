@@ -26,7 +26,7 @@
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/ops/token_pooling.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 using Task = BertConfig::Task;
@@ -60,14 +60,14 @@ class BertBuilder {
   BertBuilder(const BertConfig& config,
               int64_t lane_batch,
               int64_t tokens,
-              const GraphOptions& options)
+              const graph::GraphOptions& options)
       : config_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
         body_(body_of(config)),
         builder_(options) {}
 
-  Graph build() {
+  graph::Graph build() {
     const int64_t first_position = is_roberta(config_) ? config_.padding_token + 1 : 0;
     inputs_ = text_inputs(builder_, lane_batch_, tokens_, static_cast<int32_t>(first_position));
     const TensorId word = matrix(embedding_of(config_), config_.vocabulary, config_.width);
@@ -153,7 +153,7 @@ class BertBuilder {
     const TensorId normed =
         norm(name + (roberta ? "layer_norm" : "transform.LayerNorm"), dense, kNoTensor);
     const TensorId bias = constant(name + "bias", config_.vocabulary, 0);
-    const TensorId targets = builder_.options().purpose == Purpose::kInference
+    const TensorId targets = builder_.options().purpose == graph::Purpose::kInference
                                  ? kNoTensor
                                  : target_tokens(builder_, lane_batch_, tokens_);
     end_language_model(builder_, normed, word, targets, config_.label_smoothing, bias);
@@ -172,7 +172,7 @@ class BertBuilder {
   // Parameters are ordered as a backward pass finishes them, so a training graph needs a loss. This
   // one, of the first token, is never run.
   void keep_states(TensorId x) {
-    if (builder_.options().purpose == Purpose::kInference) return builder_.keep(x);
+    if (builder_.options().purpose == graph::Purpose::kInference) return builder_.keep(x);
     ops::softmax_cross_entropy(builder_,
                                ops::select(builder_, "pooled", x, 1, 0),
                                builder_.input("targets", {lane_batch_}, DType::kI32),
@@ -201,18 +201,19 @@ class BertBuilder {
 
   TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
     constexpr float kStd = 0.02f;
-    return builder_.parameter(name, {rows, columns}, {Initializer::Kind::kNormal, kStd}, true);
+    return builder_.parameter(
+        name, {rows, columns}, {graph::Initializer::Kind::kNormal, kStd}, true);
   }
 
   TensorId constant(const std::string& name, int64_t width, float value) {
-    return builder_.parameter(name, {width}, {Initializer::Kind::kConstant, value}, false);
+    return builder_.parameter(name, {width}, {graph::Initializer::Kind::kConstant, value}, false);
   }
 
   const BertConfig& config_;
   int64_t lane_batch_;
   int64_t tokens_;
   std::string body_;  // prefix of the names of the body's tensors
-  GraphBuilder builder_;
+  graph::GraphBuilder builder_;
   TokenInputs inputs_;
 };
 
@@ -222,25 +223,27 @@ class Bert final : public Model {
 
   void check() const override {
     if (config_.width % config_.heads != 0)
-      refuse_value("model.bert.heads",
-                   config_.heads,
-                   fmt::format("a divisor of model.bert.width, which is {}", config_.width));
+      config::refuse_value(
+          "model.bert.heads",
+          config_.heads,
+          fmt::format("a divisor of model.bert.width, which is {}", config_.width));
     if (config_.label_smoothing > 0 && !has_classes(config_) && config_.task != Task::kMaskedTokens)
-      refuse_value("model.bert.label_smoothing",
-                   config_.label_smoothing,
-                   "0; above 0 only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
-                   "TOKEN_CLASSES");
+      config::refuse_value(
+          "model.bert.label_smoothing",
+          config_.label_smoothing,
+          "0; above 0 only with model.bert.task MASKED_TOKENS, SEQUENCE_CLASSES or "
+          "TOKEN_CLASSES");
     if (is_roberta(config_) && config_.vocabulary > 0 &&
         config_.padding_token >= config_.vocabulary)
-      refuse_value(
+      config::refuse_value(
           "model.bert.padding_token",
           config_.padding_token,
           fmt::format("a token below model.bert.vocabulary, which is {}", config_.vocabulary));
   }
 
-  ModelTraits traits() const override {
-    ModelTraits traits;
-    traits.input = ModelInput::kTokens;
+  config::ModelTraits traits() const override {
+    config::ModelTraits traits;
+    traits.input = config::ModelInput::kTokens;
     traits.context = config_.context;
     traits.segments = config_.segments;
     traits.vocabulary = config_.vocabulary;
@@ -249,17 +252,17 @@ class Bert final : public Model {
     traits.has_blocks = true;
     switch (config_.task) {
       case Task::kMaskedTokens:
-        traits.text_task = TextTask::kMaskedTokens;
+        traits.text_task = config::TextTask::kMaskedTokens;
         traits.outputs = config_.vocabulary;
         traits.outputs_field = "vocabulary";
         break;
-      case Task::kSequenceClasses: traits.text_task = TextTask::kSequenceClass; break;
+      case Task::kSequenceClasses: traits.text_task = config::TextTask::kSequenceClass; break;
       case Task::kSequenceValues:
-        traits.text_task = TextTask::kSequenceValues;
+        traits.text_task = config::TextTask::kSequenceValues;
         traits.loss = Loss::kMeanSquaredError;
         break;
-      case Task::kTokenClasses: traits.text_task = TextTask::kTokenClasses; break;
-      case Task::kHiddenStates: traits.text_task = TextTask::kHiddenStates; break;
+      case Task::kTokenClasses: traits.text_task = config::TextTask::kTokenClasses; break;
+      case Task::kHiddenStates: traits.text_task = config::TextTask::kHiddenStates; break;
     }
     return traits;
   }
@@ -290,10 +293,10 @@ class Bert final : public Model {
     return io;
   }
 
-  Graph build(const ModelIo& /*io*/,
-              int64_t lane_batch,
-              int64_t tokens,
-              const GraphOptions& options) const override {
+  graph::Graph build(const ModelIo& /*io*/,
+                     int64_t lane_batch,
+                     int64_t tokens,
+                     const graph::GraphOptions& options) const override {
     return BertBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
   }
 
@@ -315,4 +318,4 @@ std::unique_ptr<const Model> make_model(const BertConfig& config) {
   return std::make_unique<Bert>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

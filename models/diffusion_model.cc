@@ -10,23 +10,23 @@
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 // (2, times): the weights of image and noise at each time. kNoTensor for flow matching, whose times
 // are drawn from [0, 1).
-TensorId shares_of(GraphBuilder& builder, DiffusionSchedule schedule) {
+TensorId shares_of(graph::GraphBuilder& builder, DiffusionSchedule schedule) {
   if (schedule == DiffusionSchedule::kFlowMatching) return kNoTensor;
   std::vector<float> rows[2];
-  for (const DiffusionShares& share : diffusion_shares(schedule)) {
+  for (const graph::DiffusionShares& share : graph::diffusion_shares(schedule)) {
     rows[0].push_back(static_cast<float>(share.image));
     rows[1].push_back(static_cast<float>(share.noise));
   }
   rows[0].insert(rows[0].end(), rows[1].begin(), rows[1].end());
-  return builder.constant("shares", {2, kDiffusionTimes}, rows[0], DType::kF32);
+  return builder.constant("shares", {2, graph::kDiffusionTimes}, rows[0], DType::kF32);
 }
 
-DenoiserInputs inference_inputs(GraphBuilder& builder, const Shape& images) {
+DenoiserInputs inference_inputs(graph::GraphBuilder& builder, const Shape& images) {
   const int64_t samples = images[0];
   const TensorId noised = builder.input("noised", images, DType::kF32);
   const TensorId conditions = builder.input("conditions", {samples, 2}, DType::kF32);
@@ -35,8 +35,8 @@ DenoiserInputs inference_inputs(GraphBuilder& builder, const Shape& images) {
         ops::slice(builder, name + ".column", conditions, {0, number}, {1, 1}, {samples, 1});
     return ops::reshape(builder, name, part, {samples});
   };
-  PointwiseProgram identity;
-  identity.append(PointwiseFunction::kIdentity, identity.input(0));
+  graph::PointwiseProgram identity;
+  identity.append(graph::PointwiseFunction::kIdentity, identity.input(0));
   return {.images = ops::cast(builder, "noised.cast", noised),
           .times = column("times", 0),
           .classes = ops::pointwise(
@@ -49,17 +49,18 @@ void check_diffusion(const std::string& section,
                      DiffusionSchedule schedule,
                      DiffusionTarget target) {
   if (schedule == DiffusionSchedule::kFlowMatching && target != DiffusionTarget::kVelocity)
-    refuse_value(section + ".target",
-                 name_of(target),
-                 "VELOCITY with " + section + ".schedule FLOW_MATCHING");
+    config::refuse_value(section + ".target",
+                         name_of(target),
+                         "VELOCITY with " + section + ".schedule FLOW_MATCHING");
 }
 
-DenoiserInputs denoiser_inputs(GraphBuilder& builder,
+DenoiserInputs denoiser_inputs(graph::GraphBuilder& builder,
                                const ModelIo& io,
                                int64_t lane_batch,
                                const Diffusion& diffusion) {
   const Shape images = {lane_batch, io.height, io.width, io.channels};
-  if (builder.options().purpose == Purpose::kInference) return inference_inputs(builder, images);
+  if (builder.options().purpose == graph::Purpose::kInference)
+    return inference_inputs(builder, images);
   const TensorId pixels = builder.input("images", images, DType::kU8);
   const TensorId labels = builder.input("labels", {lane_batch}, DType::kI32);
   const ops::NoisedImages noised =
@@ -74,9 +75,9 @@ DenoiserInputs denoiser_inputs(GraphBuilder& builder,
   return {noised.images, noised.times, noised.classes, noised.target};
 }
 
-void end_denoiser(GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs) {
+void end_denoiser(graph::GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs) {
   if (inputs.target == kNoTensor) return builder.keep(predicted);
   ops::mean_squared_error(builder, predicted, inputs.target);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

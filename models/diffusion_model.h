@@ -6,7 +6,7 @@
 #include "models/registry.h"
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // How images are noised, and what the network predicts.
 struct Diffusion {
@@ -32,13 +32,13 @@ struct DenoiserInputs {
 // Adds a graph's inputs. In training these are the loader's images and labels, and an op that adds
 // noise. In inference they are noised images (N, H, W, C) f32 and the time and class of each image
 // (N, 2) f32.
-DenoiserInputs denoiser_inputs(GraphBuilder& builder,
+DenoiserInputs denoiser_inputs(graph::GraphBuilder& builder,
                                const ModelIo& io,
                                int64_t lane_batch,
                                const Diffusion& diffusion);
 
 // Ends the graph with the mean squared error of predicted (N, H W C), or in inference with
 // `predicted` itself.
-void end_denoiser(GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs);
+void end_denoiser(graph::GraphBuilder& builder, TensorId predicted, const DenoiserInputs& inputs);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

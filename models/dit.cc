@@ -26,14 +26,14 @@
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr const char* kPatches = "x_embedder.proj";
 constexpr const char* kPositions = "pos_embed";
 constexpr const char* kClasses = "y_embedder.embedding_table.weight";
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 // (rows, columns, C): the first half of the features are sines, then cosines of the column; the
 // second half those of the row.
@@ -61,7 +61,7 @@ std::vector<float> sine_positions(int64_t rows, int64_t columns, int64_t width) 
 
 class DitBuilder {
  public:
-  DitBuilder(const DitConfig& config, const ModelIo& io, GraphBuilder& builder)
+  DitBuilder(const DitConfig& config, const ModelIo& io, graph::GraphBuilder& builder)
       : config_(config),
         builder_(builder),
         rows_(io.height / config.patch),
@@ -103,7 +103,7 @@ class DitBuilder {
                            initializer(kUniform, patch * patch * channels_, width),
                            true);
     builder_.set_channels_last(weight, shape);
-    Conv2dAttributes attributes;
+    graph::Conv2dAttributes attributes;
     attributes.stride = {patch, patch};
     const TensorId patches =
         ops::conv2d(builder_, kPatches, images, weight, bias(kPatches, width), attributes);
@@ -113,11 +113,11 @@ class DitBuilder {
     const TensorId positions =
         builder_.parameter(kPositions,
                            {rows_, columns_, width},
-                           {.kind = Initializer::Kind::kGiven, .elements = elements},
+                           {.kind = graph::Initializer::Kind::kGiven, .elements = elements},
                            false);
     builder_[positions].frozen = true;
     const Shape one = {1, rows_ * columns_, width};
-    PointwiseProgram sum;
+    graph::PointwiseProgram sum;
     sum.append(F::kAdd, sum.input(0), sum.input(1));
     return ops::pointwise(builder_,
                           "x",
@@ -152,7 +152,7 @@ class DitBuilder {
     std::vector<TensorId> parts;
     for (const auto& [name, function] :
          {std::pair("t.cos", F::kCos), std::pair("t.sin", F::kSin)}) {
-      PointwiseProgram program;
+      graph::PointwiseProgram program;
       program.append(function, program.append(F::kMul, program.input(0), program.input(1)));
       parts.push_back(ops::pointwise(builder_, name, {column, table}, program));
     }
@@ -196,7 +196,7 @@ class DitBuilder {
     constexpr float kEpsilon = 1e-6f;
     const TensorId normed =
         ops::layer_norm(builder_, name, x, kNoTensor, ones_, kNoTensor, kEpsilon).second;
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     const int factor = program.append(F::kAdd, program.input(2), program.constant(1));
     program.append(F::kAdd, program.append(F::kMul, program.input(0), factor), program.input(1));
     return ops::pointwise(builder_, name + ".modulated", {normed, shift, scale}, program);
@@ -204,7 +204,7 @@ class DitBuilder {
 
   // x + gate * branch
   TensorId gated(const std::string& name, TensorId x, TensorId gate, TensorId branch) {
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     program.append(
         F::kAdd, program.input(0), program.append(F::kMul, program.input(1), program.input(2)));
     return ops::pointwise(builder_, name, {x, gate, branch}, program);
@@ -223,11 +223,12 @@ class DitBuilder {
     return ops::reshape(builder_, name, x, shape);
   }
 
-  static Initializer initializer(Initial initial, int64_t inputs, int64_t outputs) {
+  static graph::Initializer initializer(Initial initial, int64_t inputs, int64_t outputs) {
     switch (initial) {
       case kUniform:
-        return {Initializer::Kind::kUniform, std::sqrt(6 / static_cast<float>(inputs + outputs))};
-      case kNormal: return {Initializer::Kind::kNormal, 0.02f};
+        return {graph::Initializer::Kind::kUniform,
+                std::sqrt(6 / static_cast<float>(inputs + outputs))};
+      case kNormal: return {graph::Initializer::Kind::kNormal, 0.02f};
       case kZeros: break;
     }
     return {};
@@ -257,7 +258,7 @@ class DitBuilder {
   }
 
   const DitConfig& config_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   int64_t rows_, columns_;  // of patches
   int64_t channels_;        // of the images
   int64_t samples_ = 0;
@@ -269,32 +270,34 @@ class Dit final : public Model {
   explicit Dit(const DitConfig& config) : config_(config) {}
 
   void check() const override {
-    if (config_.width % 4 != 0) refuse_value("model.dit.width", config_.width, "a multiple of 4");
+    if (config_.width % 4 != 0)
+      config::refuse_value("model.dit.width", config_.width, "a multiple of 4");
     if (config_.width % config_.heads != 0)
-      refuse_value("model.dit.heads",
-                   config_.heads,
-                   fmt::format("a divisor of model.dit.width, which is {}", config_.width));
+      config::refuse_value("model.dit.heads",
+                           config_.heads,
+                           fmt::format("a divisor of model.dit.width, which is {}", config_.width));
     check_diffusion("model.dit", config_.schedule, config_.target);
   }
 
-  ModelTraits traits() const override {
-    return {.input = ModelInput::kImages,
+  config::ModelTraits traits() const override {
+    return {.input = config::ModelInput::kImages,
             .loss = Loss::kMeanSquaredError,
             .outputs = config_.classes,
             .outputs_field = "classes",
-            .diffusion = DiffusionTraits{.schedule = config_.schedule,
-                                         .target = config_.target,
-                                         .without_classes = config_.label_dropout > 0},
+            .diffusion = config::DiffusionTraits{.schedule = config_.schedule,
+                                                 .target = config_.target,
+                                                 .without_classes = config_.label_dropout > 0},
             .has_blocks = true};
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
     if (io.height % config_.patch != 0 || io.width % config_.patch != 0)
-      refuse_value("model.dit.patch",
-                   config_.patch,
-                   fmt::format("a divisor of height and width of the images, which are {} x {}",
-                               io.height,
-                               io.width));
+      config::refuse_value(
+          "model.dit.patch",
+          config_.patch,
+          fmt::format("a divisor of height and width of the images, which are {} x {}",
+                      io.height,
+                      io.width));
     DitConfig config = config_;
     config.classes = resolve_classes(config.classes, io, DitConfig::kName);
     return config;
@@ -309,11 +312,11 @@ class Dit final : public Model {
     return io;
   }
 
-  Graph build(const ModelIo& io,
-              int64_t lane_batch,
-              int64_t /*tokens*/,
-              const GraphOptions& options) const override {
-    GraphBuilder builder(options);
+  graph::Graph build(const ModelIo& io,
+                     int64_t lane_batch,
+                     int64_t /*tokens*/,
+                     const graph::GraphOptions& options) const override {
+    graph::GraphBuilder builder(options);
     const DenoiserInputs inputs = denoiser_inputs(builder,
                                                   io,
                                                   lane_batch,
@@ -345,4 +348,4 @@ std::unique_ptr<const Model> make_model(const DitConfig& config) {
   return std::make_unique<Dit>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

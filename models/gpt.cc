@@ -18,7 +18,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rotary.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr char kEmbedding[] = "transformer.wte.weight";
@@ -38,14 +38,14 @@ class GptBuilder {
   GptBuilder(const GptConfig& config,
              int64_t lane_batch,
              int64_t tokens,
-             const GraphOptions& options)
+             const graph::GraphOptions& options)
       : config_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
         builder_(options),
         stream_(builder_) {}
 
-  Graph build() {
+  graph::Graph build() {
     inputs_ = token_inputs(builder_, lane_batch_, tokens_);
     const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width, kStd);
     stream_.begin(ops::dropout(builder_, "transformer.drop", embed(token), config_.dropout));
@@ -168,17 +168,18 @@ class GptBuilder {
   }
 
   TensorId matrix(const std::string& name, int64_t rows, int64_t columns, float std) {
-    return builder_.parameter(name, {rows, columns}, {Initializer::Kind::kNormal, std}, true);
+    return builder_.parameter(
+        name, {rows, columns}, {graph::Initializer::Kind::kNormal, std}, true);
   }
 
   TensorId constant(const std::string& name, int64_t width, float value) {
-    return builder_.parameter(name, {width}, {Initializer::Kind::kConstant, value}, false);
+    return builder_.parameter(name, {width}, {graph::Initializer::Kind::kConstant, value}, false);
   }
 
   const GptConfig& config_;
   int64_t lane_batch_;
   int64_t tokens_;
-  GraphBuilder builder_;
+  graph::GraphBuilder builder_;
   TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
@@ -189,19 +190,20 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
 
   void check() const override {
     if (config_.width % config_.heads != 0) {
-      refuse_value("model.gpt.heads",
-                   config_.heads,
-                   fmt::format("a divisor of model.gpt.width, which is {}", config_.width));
+      config::refuse_value("model.gpt.heads",
+                           config_.heads,
+                           fmt::format("a divisor of model.gpt.width, which is {}", config_.width));
     }
     if (config_.head_bias && config_.tied_head)
-      refuse_value("model.gpt.head_bias", "true", "false, or true with model.gpt.tied_head false");
+      config::refuse_value(
+          "model.gpt.head_bias", "true", "false, or true with model.gpt.tied_head false");
     check_rotary();
   }
 
-  Graph build(const ModelIo& /*io*/,
-              int64_t lane_batch,
-              int64_t tokens,
-              const GraphOptions& options) const override {
+  graph::Graph build(const ModelIo& /*io*/,
+                     int64_t lane_batch,
+                     int64_t tokens,
+                     const graph::GraphOptions& options) const override {
     return GptBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
   }
 
@@ -229,17 +231,18 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
     const int64_t size = config_.rotary_size, head_size = head_size_of(config_);
     const char* const field = "model.gpt.rotary_size";
     if (!is_rotary(config_)) {
-      if (size > 0) refuse_value(field, size, "0; above 0 only with model.gpt.positions ROTARY");
+      if (size > 0)
+        config::refuse_value(field, size, "0; above 0 only with model.gpt.positions ROTARY");
       return;
     }
     if (size % 2 != 0 || size > head_size)
-      refuse_value(
+      config::refuse_value(
           field,
           size,
           fmt::format("an even number up to model.gpt.width / model.gpt.heads, which is {}",
                       head_size));
     if (size == 0 && head_size % 2 != 0)
-      refuse_value(
+      config::refuse_value(
           field,
           size,
           fmt::format("an even number above 0, because model.gpt.width / model.gpt.heads is "
@@ -255,4 +258,4 @@ std::unique_ptr<const Model> make_model(const GptConfig& config) {
   return std::make_unique<Gpt>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -8,18 +8,18 @@
 
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr float kMomentum = 0.1f;  // of running statistics, PyTorch's default
 
 }  // namespace
 
-ImageLayers::ImageLayers(const ModelIo& io, int64_t lane_batch, const GraphOptions& options)
+ImageLayers::ImageLayers(const ModelIo& io, int64_t lane_batch, const graph::GraphOptions& options)
     : builder_(options) {
   const TensorId pixels =
       builder_.input("images", {lane_batch, io.height, io.width, io.channels}, DType::kU8);
-  if (options.purpose != Purpose::kInference)
+  if (options.purpose != graph::Purpose::kInference)
     labels_ = builder_.input("labels", {lane_batch}, DType::kI32);
   images_ = ops::image_normalize(builder_, "images.normalized", pixels, {io.mean, io.std});
 }
@@ -31,19 +31,23 @@ TensorId ImageLayers::weight(const std::string& name,
   const auto fan_in = static_cast<float>(shape.elements() / shape[0]);
   const auto area = static_cast<float>(shape.rank() == 4 ? shape[1] * shape[2] : 1);
   const auto fan_out = static_cast<float>(outputs) * area;
-  Initializer initializer;
+  graph::Initializer initializer;
   switch (initial) {
     case InitialWeights::kKaimingFanOut:
-      initializer = {Initializer::Kind::kNormal, std::sqrt(2 / fan_out)};
+      initializer = {graph::Initializer::Kind::kNormal, std::sqrt(2 / fan_out)};
       break;
     case InitialWeights::kKaimingFanIn:
-      initializer = {Initializer::Kind::kNormal, std::sqrt(2 / fan_in)};
+      initializer = {graph::Initializer::Kind::kNormal, std::sqrt(2 / fan_in)};
       break;
     case InitialWeights::kUniformFanIn:
-      initializer = {Initializer::Kind::kUniform, 1 / std::sqrt(fan_in)};
+      initializer = {graph::Initializer::Kind::kUniform, 1 / std::sqrt(fan_in)};
       break;
-    case InitialWeights::kNormal001: initializer = {Initializer::Kind::kNormal, 0.01f}; break;
-    case InitialWeights::kNormal002: initializer = {Initializer::Kind::kNormal, 0.02f}; break;
+    case InitialWeights::kNormal001:
+      initializer = {graph::Initializer::Kind::kNormal, 0.01f};
+      break;
+    case InitialWeights::kNormal002:
+      initializer = {graph::Initializer::Kind::kNormal, 0.02f};
+      break;
   }
   return builder_.parameter(name + ".weight", shape, initializer, true);
 }
@@ -56,9 +60,9 @@ TensorId ImageLayers::bias(const std::string& name,
   const auto fan_in = static_cast<float>(shape.elements() / shape[0]);
   const bool uniform =
       initial == InitialWeights::kUniformFanIn || initial == InitialWeights::kKaimingFanIn;
-  const Initializer initializer =
-      uniform ? Initializer{Initializer::Kind::kUniform, 1 / std::sqrt(fan_in)}
-              : Initializer{Initializer::Kind::kConstant, 0};
+  const graph::Initializer initializer =
+      uniform ? graph::Initializer{graph::Initializer::Kind::kUniform, 1 / std::sqrt(fan_in)}
+              : graph::Initializer{graph::Initializer::Kind::kConstant, 0};
   return builder_.parameter(name + ".bias", {outputs}, initializer, false);
 }
 
@@ -70,7 +74,7 @@ TensorId ImageLayers::conv(const std::string& name,
   const TensorId w = weight(name, shape, conv.outputs, initial);
   builder_.set_channels_last(w, shape);
   const TensorId b = conv.bias ? bias(name, w, conv.outputs, initial) : kNoTensor;
-  Conv2dAttributes attributes;
+  graph::Conv2dAttributes attributes;
   attributes.stride = {conv.stride, conv.stride};
   attributes.padding = {conv.padding, conv.padding};
   attributes.groups = conv.groups;
@@ -85,7 +89,8 @@ TensorId ImageLayers::norm(const std::string& name,
                            float initial_gamma) {
   const Shape shape = {channels(x)};
   const auto constant = [&](const char* suffix, float value) {
-    return builder_.parameter(name + suffix, shape, {Initializer::Kind::kConstant, value}, false);
+    return builder_.parameter(
+        name + suffix, shape, {graph::Initializer::Kind::kConstant, value}, false);
   };
   ops::BatchNormParameters parameters;
   parameters.gamma = constant(".weight", initial_gamma);
@@ -93,7 +98,7 @@ TensorId ImageLayers::norm(const std::string& name,
   parameters.running_mean = builder_.running_statistic(name + ".running_mean", shape, 0, kMomentum);
   parameters.running_variance =
       builder_.running_statistic(name + ".running_var", shape, 1, kMomentum);
-  BatchNormAttributes attributes;
+  graph::BatchNormAttributes attributes;
   attributes.activation = activation;
   attributes.synchronised = synchronised_;
   return ops::batch_norm(builder_, name, x, delta, parameters, attributes);
@@ -113,7 +118,7 @@ TensorId ImageLayers::linear(const std::string& name,
 
 TensorId ImageLayers::max_pool(
     const std::string& name, TensorId x, int64_t kernel, int64_t stride, int64_t padding) {
-  PoolAttributes attributes;
+  graph::PoolAttributes attributes;
   attributes.kernel = {kernel, kernel};
   attributes.stride = {stride, stride};
   attributes.padding = {padding, padding};
@@ -124,7 +129,7 @@ TensorId ImageLayers::avg_pool(const std::string& name,
                                TensorId x,
                                int64_t kernel,
                                int64_t stride) {
-  PoolAttributes attributes;
+  graph::PoolAttributes attributes;
   attributes.kernel = {kernel, kernel};
   attributes.stride = {stride, stride};
   return ops::avg_pool(builder_, name, x, attributes);
@@ -136,7 +141,7 @@ TensorId ImageLayers::adaptive_avg_pool(const std::string& name, TensorId x, int
   return ops::adaptive_avg_pool(builder_, name, x, {side, side});
 }
 
-Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {
+graph::Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {
   if (labels_ == kNoTensor) {
     builder_.keep(logits);
   } else {
@@ -146,4 +151,4 @@ Graph ImageLayers::finish(TensorId logits, float label_smoothing) && {
   return std::move(builder_).finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -7,7 +7,7 @@
 #include "models/registry.h"
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // Initial weights of a layer.
 enum class InitialWeights {
@@ -20,9 +20,9 @@ enum class InitialWeights {
 
 class ImageLayers {
  public:
-  ImageLayers(const ModelIo& io, int64_t lane_batch, const GraphOptions& options);
+  ImageLayers(const ModelIo& io, int64_t lane_batch, const graph::GraphOptions& options);
 
-  GraphBuilder& builder() { return builder_; }
+  graph::GraphBuilder& builder() { return builder_; }
   // If on, norms that are added later use the statistics of all lanes in training.
   void synchronise_norms(bool on) { synchronised_ = on; }
   // The images, normalised: (N, H, W, C).
@@ -58,16 +58,16 @@ class ImageLayers {
   TensorId adaptive_avg_pool(const std::string& name, TensorId x, int64_t side);
 
   // Ends the graph with the loss, or in inference with the logits (N, classes).
-  Graph finish(TensorId logits, float label_smoothing) &&;
+  graph::Graph finish(TensorId logits, float label_smoothing) &&;
 
  private:
   TensorId weight(const std::string& name, Shape shape, int64_t outputs, InitialWeights initial);
   TensorId bias(const std::string& name, TensorId weight, int64_t outputs, InitialWeights initial);
 
-  GraphBuilder builder_;
+  graph::GraphBuilder builder_;
   bool synchronised_ = false;
   TensorId labels_ = kNoTensor;
   TensorId images_ = kNoTensor;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 void set_images(ModelIo& io, int64_t side, int64_t channels) {
@@ -13,9 +13,9 @@ void set_images(ModelIo& io, int64_t side, int64_t channels) {
 }
 
 // Whether the graph's matrices have as many columns as the file's.
-bool columns_agree(const Graph& graph, const ExtentsOf& extents_of) {
+bool columns_agree(const graph::Graph& graph, const ExtentsOf& extents_of) {
   for (const TensorId id : graph.parameters) {
-    const Tensor& parameter = graph[id];
+    const graph::Tensor& parameter = graph[id];
     if (parameter.shape.rank() != 2) continue;
     if (extent(extents_of, parameter.name, 1, parameter.shape[1]) != parameter.shape[1])
       return false;
@@ -40,7 +40,7 @@ ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_o
   constexpr int64_t kLargest = 512;
   ModelIo usual;
   set_images(usual, kUsual[0], 3);
-  const Graph sample_graph = build_model(model, usual, 1, Purpose::kInference);
+  const graph::Graph sample_graph = build_model(model, usual, 1, graph::Purpose::kInference);
   const std::string first = sample_graph[sample_graph.parameters.front()].name,
                     last = sample_graph[sample_graph.parameters.back()].name;
   const int64_t channels = extent(extents_of, first, 1, 3);
@@ -52,7 +52,7 @@ ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_o
     } catch (const ConfigError&) {
       return false;  // the network does not take images of this size
     }
-    return columns_agree(build_model(model, io, 1, Purpose::kInference), extents_of);
+    return columns_agree(build_model(model, io, 1, graph::Purpose::kInference), extents_of);
   };
   int64_t side = 0;
   for (const int64_t candidate : kUsual) {
@@ -67,4 +67,4 @@ ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_o
   return io;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -4,7 +4,7 @@
 #include "models/image_layers.h"
 #include "models/model.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // The config's number of classes or, if that is 0, the data's. Throws ConfigError if the data has
 // more. `section` is the name of the model's config section.
@@ -19,9 +19,10 @@ class ImageModel : public Model {
  public:
   explicit ImageModel(const Config& config) : config_(config) {}
 
-  ModelTraits traits() const override {
-    ModelTraits traits{
-        .input = ModelInput::kImages, .outputs = config_.classes, .outputs_field = "classes"};
+  config::ModelTraits traits() const override {
+    config::ModelTraits traits{.input = config::ModelInput::kImages,
+                               .outputs = config_.classes,
+                               .outputs_field = "classes"};
     if constexpr (requires { config_.sync_batch_norm; }) {
       traits.normalises_lanes = !config_.sync_batch_norm;
       if constexpr (requires { config_.batch_norm; })
@@ -43,10 +44,10 @@ class ImageModel : public Model {
     return io_of_image_weights(config, extents_of);
   }
 
-  Graph build(const ModelIo& io,
-              int64_t lane_batch,
-              int64_t /*tokens*/,
-              const GraphOptions& options) const final {
+  graph::Graph build(const ModelIo& io,
+                     int64_t lane_batch,
+                     int64_t /*tokens*/,
+                     const graph::GraphOptions& options) const final {
     ImageLayers layers(io, lane_batch, options);
     const TensorId logits = add_layers(layers);
     return std::move(layers).finish(logits, config_.label_smoothing);
@@ -67,4 +68,4 @@ class ImageModel : public Model {
   Config config_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

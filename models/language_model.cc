@@ -13,7 +13,7 @@
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string& section) {
   if (configured == 0) return needed;
@@ -28,43 +28,43 @@ int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string
 namespace {
 
 // The number of tokens of a sample that the loader fills.
-int64_t filled_tokens(const GraphBuilder& builder, int64_t tokens) {
+int64_t filled_tokens(const graph::GraphBuilder& builder, int64_t tokens) {
   return std::max(builder.options().sample_tokens, tokens);
 }
 
 // The first `tokens` tokens of each sample. If the run has graphs of several lengths, each graph
 // has this op, also the longest.
-TensorId leading_tokens(GraphBuilder& builder,
+TensorId leading_tokens(graph::GraphBuilder& builder,
                         const std::string& name,
                         TensorId filled,
                         int64_t tokens) {
   if (builder.options().sample_tokens == 0) return filled;
-  std::vector<ViewAxis> axes;
+  std::vector<graph::ViewAxis> axes;
   for (int d = 0; d < builder.shape(filled).rank(); ++d)
-    axes.push_back(ViewAxis::first(d, builder.shape(filled)[d]));
-  axes.back() = ViewAxis::first(static_cast<int>(axes.size()) - 1, tokens);
+    axes.push_back(graph::ViewAxis::first(d, builder.shape(filled)[d]));
+  axes.back() = graph::ViewAxis::first(static_cast<int>(axes.size()) - 1, tokens);
   return ops::rearrange(builder, name, filled, axes);
 }
 
 }  // namespace
 
-TensorId target_tokens(GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
+TensorId target_tokens(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
   const TensorId filled =
       builder.input("targets", {lane_batch, filled_tokens(builder, tokens)}, DType::kI32);
   return leading_tokens(builder, "leading_targets", filled, tokens);
 }
 
-TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
+TokenInputs token_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
   TokenInputs inputs;
   const bool packed = builder.options().packed;
   const int64_t filled = filled_tokens(builder, tokens);
   const TensorId samples = builder.input(
       "tokens", packed ? Shape({lane_batch, 3, filled}) : Shape({lane_batch, filled}), DType::kI32);
-  if (builder.options().purpose != Purpose::kInference)
+  if (builder.options().purpose != graph::Purpose::kInference)
     inputs.targets = target_tokens(builder, lane_batch, tokens);
   inputs.tokens = leading_tokens(builder, "leading_tokens", samples, tokens);
   if (packed) {
-    const PackedTokensIds parts = ops::packed_tokens(builder, inputs.tokens);
+    const graph::PackedTokensIds parts = ops::packed_tokens(builder, inputs.tokens);
     inputs.tokens = parts.tokens;
     inputs.documents = parts.documents;
     inputs.positions = parts.positions;
@@ -72,13 +72,13 @@ TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t toke
   return inputs;
 }
 
-TokenInputs text_inputs(GraphBuilder& builder,
+TokenInputs text_inputs(graph::GraphBuilder& builder,
                         int64_t lane_batch,
                         int64_t tokens,
                         int32_t first_position) {
   const TensorId samples =
       builder.input("tokens", {lane_batch, 4, filled_tokens(builder, tokens)}, DType::kI32);
-  const PackedTokensIds parts = ops::packed_tokens(
+  const graph::PackedTokensIds parts = ops::packed_tokens(
       builder, leading_tokens(builder, "leading_tokens", samples, tokens), first_position);
   return {.tokens = parts.tokens,
           .documents = parts.documents,
@@ -86,10 +86,10 @@ TokenInputs text_inputs(GraphBuilder& builder,
           .segments = parts.segments};
 }
 
-TensorId text_attention(GraphBuilder& builder,
+TensorId text_attention(graph::GraphBuilder& builder,
                         const std::string& name,
                         TensorId qkv,
-                        const AttentionAttributes& attributes,
+                        const graph::AttentionAttributes& attributes,
                         const TokenInputs& inputs) {
   const int64_t cached_tokens = builder.options().cached_tokens;
   if (cached_tokens == 0) return ops::attention(builder, name, qkv, attributes, inputs.documents);
@@ -109,30 +109,30 @@ TensorId text_attention(GraphBuilder& builder,
                                {attributes.heads, attributes.kv_heads, window});
 }
 
-void end_language_model(GraphBuilder& builder,
+void end_language_model(graph::GraphBuilder& builder,
                         TensorId x,
                         TensorId head,
                         TensorId targets,
                         float label_smoothing,
                         TensorId bias) {
-  const GraphOptions& options = builder.options();
-  const float smoothing = options.purpose == Purpose::kTraining ? label_smoothing : 0;
+  const graph::GraphOptions& options = builder.options();
+  const float smoothing = options.purpose == graph::Purpose::kTraining ? label_smoothing : 0;
   const int64_t rows = options.loss_rows;
   // A head with a LoRA needs all logits at once.
-  const bool in_parts = rows > 0 && lora_parts(builder, head).empty();
-  if (options.purpose != Purpose::kInference && in_parts)
+  const bool in_parts = rows > 0 && graph::lora_parts(builder, head).empty();
+  if (options.purpose != graph::Purpose::kInference && in_parts)
     return ops::linear_cross_entropy(builder, x, head, bias, targets, smoothing, rows);
-  if (options.purpose == Purpose::kInference && !options.head) return builder.keep(x);
+  if (options.purpose == graph::Purpose::kInference && !options.head) return builder.keep(x);
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
-  if (options.purpose == Purpose::kInference) return builder.keep(logits);
+  if (options.purpose == graph::Purpose::kInference) return builder.keep(logits);
   ops::softmax_cross_entropy(builder, logits, targets, smoothing);
 }
 
-void end_text_classifier(GraphBuilder& builder,
+void end_text_classifier(graph::GraphBuilder& builder,
                          TensorId outputs,
                          Loss loss,
                          float label_smoothing) {
-  if (builder.options().purpose == Purpose::kInference) return builder.keep(outputs);
+  if (builder.options().purpose == graph::Purpose::kInference) return builder.keep(outputs);
   const Shape shape = builder.shape(outputs);
   if (loss == Loss::kMeanSquaredError)
     return ops::mean_squared_error(builder, outputs, builder.input("targets", shape, DType::kF32));
@@ -141,4 +141,4 @@ void end_text_classifier(GraphBuilder& builder,
   ops::softmax_cross_entropy(builder, outputs, targets, builder.training() ? label_smoothing : 0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

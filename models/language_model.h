@@ -9,7 +9,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/attention.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 // (B, T) i32 each, or kNoTensor.
 struct TokenInputs {
@@ -24,30 +24,30 @@ struct TokenInputs {
 // graph for fewer tokens reads the first ones.
 
 // Adds the targets of a graph for `tokens` tokens, one for each token: (B, T) i32.
-TensorId target_tokens(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
+TensorId target_tokens(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
 // Adds the inputs of a graph for samples of `tokens` tokens, packed if GraphOptions::packed is set.
-TokenInputs token_inputs(GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
+TokenInputs token_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
 // The same without targets, for samples of four rows (tokens, documents, positions, segments).
 // Positions count from `first_position`.
-TokenInputs text_inputs(GraphBuilder& builder,
+TokenInputs text_inputs(graph::GraphBuilder& builder,
                         int64_t lane_batch,
                         int64_t tokens,
                         int32_t first_position);
 
 // Attention of one block over qkv (B, T, P). If GraphOptions::cached_tokens is set, it keeps keys
 // and values in a cache named after the block.
-TensorId text_attention(GraphBuilder& builder,
+TensorId text_attention(graph::GraphBuilder& builder,
                         const std::string& name,
                         TensorId qkv,
-                        const AttentionAttributes& attributes,
+                        const graph::AttentionAttributes& attributes,
                         const TokenInputs& inputs);
 
 // Ends the graph. x (B, T, C); head (V, C), the output matrix; bias (V) or kNoTensor. In inference
 // the graph's output are the logits, or x if GraphOptions::head is false. Otherwise it is the loss,
 // computed GraphOptions::loss_rows rows at a time, or all at once if the head has a LoRA.
-void end_language_model(GraphBuilder& builder,
+void end_language_model(graph::GraphBuilder& builder,
                         TensorId x,
                         TensorId head,
                         TensorId targets,
@@ -58,7 +58,10 @@ void end_language_model(GraphBuilder& builder,
 // for each token, outputs (B, T, O). In inference the outputs are the graph's output. Otherwise
 // this adds the targets and the loss: softmax cross-entropy for classes, mean squared error for
 // values.
-void end_text_classifier(GraphBuilder& builder, TensorId outputs, Loss loss, float label_smoothing);
+void end_text_classifier(graph::GraphBuilder& builder,
+                         TensorId outputs,
+                         Loss loss,
+                         float label_smoothing);
 
 // The config's vocabulary or, if that is 0, the data's. Throws ConfigError if the data has more.
 // `section` is the name of the model's config section.
@@ -72,8 +75,8 @@ class LanguageModelFamily : public Model {
   LanguageModelFamily(const Config& config, const char* embedding)
       : config_(config), embedding_(embedding) {}
 
-  ModelTraits traits() const final {
-    return {.input = ModelInput::kTokens,
+  config::ModelTraits traits() const final {
+    return {.input = config::ModelInput::kTokens,
             .context = config_.context,
             .outputs = config_.vocabulary,
             .outputs_field = "vocabulary",
@@ -100,4 +103,4 @@ class LanguageModelFamily : public Model {
   const char* embedding_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

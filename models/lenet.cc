@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 class Lenet final : public ImageModel<LenetConfig> {
@@ -15,7 +15,7 @@ class Lenet final : public ImageModel<LenetConfig> {
   void check() const override {
     const Activation activation = config().activation;
     if (activation == Activation::kRelu || activation == Activation::kTanh) return;
-    refuse_value("model.lenet.activation", name_of(activation), "RELU or TANH");
+    config::refuse_value("model.lenet.activation", name_of(activation), "RELU or TANH");
   }
 
  private:
@@ -62,4 +62,4 @@ std::unique_ptr<const Model> make_model(const LenetConfig& config) {
   return std::make_unique<Lenet>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

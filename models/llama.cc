@@ -20,7 +20,7 @@
 #include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
@@ -40,14 +40,14 @@ struct LlamaSizes {
   int64_t mixed() const { return heads * head_size; }
 };
 
-RotaryScaling scaling_of(const LlamaConfig& config) {
+graph::RotaryScaling scaling_of(const LlamaConfig& config) {
   switch (config.rope_scaling) {
-    case LlamaConfig::RopeScaling::kNoScaling: return RotaryScaling::kNone;
-    case LlamaConfig::RopeScaling::kLinear: return RotaryScaling::kLinear;
-    case LlamaConfig::RopeScaling::kDynamic: return RotaryScaling::kDynamicNtk;
-    case LlamaConfig::RopeScaling::kLlama3: return RotaryScaling::kLlama3;
+    case LlamaConfig::RopeScaling::kNoScaling: return graph::RotaryScaling::kNone;
+    case LlamaConfig::RopeScaling::kLinear: return graph::RotaryScaling::kLinear;
+    case LlamaConfig::RopeScaling::kDynamic: return graph::RotaryScaling::kDynamicNtk;
+    case LlamaConfig::RopeScaling::kLlama3: return graph::RotaryScaling::kLlama3;
   }
-  return RotaryScaling::kNone;
+  return graph::RotaryScaling::kNone;
 }
 
 class LlamaBuilder {
@@ -55,7 +55,7 @@ class LlamaBuilder {
   LlamaBuilder(const LlamaConfig& config,
                int64_t lane_batch,
                int64_t tokens,
-               const GraphOptions& options)
+               const graph::GraphOptions& options)
       : config_(config),
         sizes_(config),
         lane_batch_(lane_batch),
@@ -63,7 +63,7 @@ class LlamaBuilder {
         builder_(options),
         stream_(builder_) {}
 
-  Graph build() {
+  graph::Graph build() {
     inputs_ = token_inputs(builder_, lane_batch_, tokens_);
     const TensorId token = matrix(kEmbedding, config_.vocabulary, sizes_.width);
     stream_.begin(ops::embedding(builder_, "model.embed_tokens", inputs_.tokens, token, kNoTensor));
@@ -94,20 +94,21 @@ class LlamaBuilder {
                                 sizes_.packed(),
                                 config_.qkv_bias,
                                 {queries, keys, keys});
-    RotaryAttributes rotary = {.head_size = sizes_.head_size,
-                               .rotated_heads = sizes_.heads + sizes_.kv_heads,
-                               .rotary_size = sizes_.head_size,
-                               .theta = config_.rope_theta,
-                               .scaling = scaling_of(config_),
-                               .factor = config_.rope_factor,
-                               .low_freq_factor = config_.rope_low_freq_factor,
-                               .high_freq_factor = config_.rope_high_freq_factor,
-                               .original_context = config_.rope_original_context,
-                               .length = builder_.options().sample_tokens};
+    graph::RotaryAttributes rotary = {.head_size = sizes_.head_size,
+                                      .rotated_heads = sizes_.heads + sizes_.kv_heads,
+                                      .rotary_size = sizes_.head_size,
+                                      .theta = config_.rope_theta,
+                                      .scaling = scaling_of(config_),
+                                      .factor = config_.rope_factor,
+                                      .low_freq_factor = config_.rope_low_freq_factor,
+                                      .high_freq_factor = config_.rope_high_freq_factor,
+                                      .original_context = config_.rope_original_context,
+                                      .length = builder_.options().sample_tokens};
     // With a cache, the context is as long as the cache, however few tokens a call processes.
     if (const int64_t context = builder_.options().cached_tokens; context > 0) {
-      rotary.theta = rotary_theta(rotary, context);
-      if (rotary.scaling == RotaryScaling::kDynamicNtk) rotary.scaling = RotaryScaling::kNone;
+      rotary.theta = graph::rotary_theta(rotary, context);
+      if (rotary.scaling == graph::RotaryScaling::kDynamicNtk)
+        rotary.scaling = graph::RotaryScaling::kNone;
     }
     const TensorId normed = config_.qk_norm ? norm_heads(name, qkv) : qkv;
     const TensorId turned =
@@ -127,7 +128,7 @@ class LlamaBuilder {
   TensorId norm_heads(const std::string& name, TensorId qkv) {
     const auto gamma = [&](const char* of) {
       return builder_.parameter(
-          name + of, {sizes_.head_size}, {Initializer::Kind::kConstant, 1}, false);
+          name + of, {sizes_.head_size}, {graph::Initializer::Kind::kConstant, 1}, false);
     };
     const TensorId gamma_q = gamma("q_norm.weight"), gamma_k = gamma("k_norm.weight");
     return ops::qk_norm(
@@ -152,7 +153,7 @@ class LlamaBuilder {
 
   TensorId norm(const std::string& name) {
     const TensorId gamma = builder_.parameter(
-        name + ".weight", {sizes_.width}, {Initializer::Kind::kConstant, 1}, false);
+        name + ".weight", {sizes_.width}, {graph::Initializer::Kind::kConstant, 1}, false);
     return stream_.norm([&](TensorId x, TensorId delta) {
       return ops::rms_norm(builder_, name, x, delta, gamma, config_.norm_epsilon);
     });
@@ -168,20 +169,21 @@ class LlamaBuilder {
     if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     TensorId bias = kNoTensor;
     if (with_bias)
-      bias =
-          builder_.parameter(name + ".bias", {outputs}, {Initializer::Kind::kConstant, 0}, false);
+      bias = builder_.parameter(
+          name + ".bias", {outputs}, {graph::Initializer::Kind::kConstant, 0}, false);
     return ops::linear(builder_, name, x, weight, bias, Activation::kNone);
   }
 
   TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
-    return builder_.parameter(name, {rows, columns}, {Initializer::Kind::kNormal, 0.02f}, true);
+    return builder_.parameter(
+        name, {rows, columns}, {graph::Initializer::Kind::kNormal, 0.02f}, true);
   }
 
   const LlamaConfig& config_;
   const LlamaSizes sizes_;
   int64_t lane_batch_;
   int64_t tokens_;
-  GraphBuilder builder_;
+  graph::GraphBuilder builder_;
   TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
@@ -192,33 +194,35 @@ class Llama final : public LanguageModelFamily<LlamaConfig> {
 
   void check() const override {
     if (config_.head_size == 0 && config_.width % config_.heads != 0)
-      refuse_value("model.llama.heads",
-                   config_.heads,
-                   fmt::format("a divisor of model.llama.width, which is {}, or any number if "
-                               "model.llama.head_size is set",
-                               config_.width));
+      config::refuse_value(
+          "model.llama.heads",
+          config_.heads,
+          fmt::format("a divisor of model.llama.width, which is {}, or any number if "
+                      "model.llama.head_size is set",
+                      config_.width));
     const LlamaSizes sizes(config_);
     if (sizes.head_size % 2 != 0)
-      refuse_value("model.llama.head_size",
-                   sizes.head_size,
-                   "an even number, because rotary positions rotate pairs of elements");
+      config::refuse_value("model.llama.head_size",
+                           sizes.head_size,
+                           "an even number, because rotary positions rotate pairs of elements");
     if (sizes.heads % sizes.kv_heads != 0)
-      refuse_value("model.llama.kv_heads",
-                   sizes.kv_heads,
-                   fmt::format("a divisor of model.llama.heads, which is {}", sizes.heads));
+      config::refuse_value("model.llama.kv_heads",
+                           sizes.kv_heads,
+                           fmt::format("a divisor of model.llama.heads, which is {}", sizes.heads));
     if (config_.rope_scaling == LlamaConfig::RopeScaling::kDynamic && sizes.head_size == 2)
-      refuse_value("model.llama.head_size", 2, "4 or more with model.llama.rope_scaling DYNAMIC");
+      config::refuse_value(
+          "model.llama.head_size", 2, "4 or more with model.llama.rope_scaling DYNAMIC");
     if (config_.rope_high_freq_factor <= config_.rope_low_freq_factor)
-      refuse_value("model.llama.rope_high_freq_factor",
-                   config_.rope_high_freq_factor,
-                   fmt::format("above model.llama.rope_low_freq_factor, which is {}",
-                               config_.rope_low_freq_factor));
+      config::refuse_value("model.llama.rope_high_freq_factor",
+                           config_.rope_high_freq_factor,
+                           fmt::format("above model.llama.rope_low_freq_factor, which is {}",
+                                       config_.rope_low_freq_factor));
   }
 
-  Graph build(const ModelIo& /*io*/,
-              int64_t lane_batch,
-              int64_t tokens,
-              const GraphOptions& options) const override {
+  graph::Graph build(const ModelIo& /*io*/,
+                     int64_t lane_batch,
+                     int64_t tokens,
+                     const graph::GraphOptions& options) const override {
     return LlamaBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options)
         .build();
   }
@@ -249,4 +253,4 @@ std::unique_ptr<const Model> make_model(const LlamaConfig& config) {
   return std::make_unique<Llama>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -11,7 +11,7 @@
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 namespace {
 
@@ -21,23 +21,24 @@ class Mlp final : public Model {
 
   void check() const override {
     if (config_.label_smoothing > 0 && !has_labels()) {
-      refuse_value("model.mlp.label_smoothing",
-                   config_.label_smoothing,
-                   "0; above 0 only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
+      config::refuse_value("model.mlp.label_smoothing",
+                           config_.label_smoothing,
+                           "0; above 0 only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
     }
     if (config_.dropout > 0 && config_.hidden.empty()) {
-      refuse_value("model.mlp.dropout",
-                   config_.dropout,
-                   "0; above 0 only with model.mlp.hidden layers, whose outputs it drops");
+      config::refuse_value("model.mlp.dropout",
+                           config_.dropout,
+                           "0; above 0 only with model.mlp.hidden layers, whose outputs it drops");
     }
     if (config_.outputs > 1 && config_.loss == Loss::kBinaryCrossEntropy) {
-      refuse_value(
+      config::refuse_value(
           "model.mlp.outputs", config_.outputs, "0 or 1 with model.mlp.loss BINARY_CROSS_ENTROPY");
     }
   }
 
-  ModelTraits traits() const override {
-    return {.input = ModelInput::kFeatures, .loss = config_.loss, .outputs = config_.outputs};
+  config::ModelTraits traits() const override {
+    return {
+        .input = config::ModelInput::kFeatures, .loss = config_.loss, .outputs = config_.outputs};
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
@@ -62,24 +63,24 @@ class Mlp final : public Model {
     return io;
   }
 
-  Graph build(const ModelIo& io,
-              int64_t lane_batch,
-              int64_t /*tokens*/,
-              const GraphOptions& options) const override {
-    const Purpose purpose = options.purpose;
-    GraphBuilder builder(options);
+  graph::Graph build(const ModelIo& io,
+                     int64_t lane_batch,
+                     int64_t /*tokens*/,
+                     const graph::GraphOptions& options) const override {
+    const graph::Purpose purpose = options.purpose;
+    graph::GraphBuilder builder(options);
     TensorId x = builder.input("features", {lane_batch, io.features}, DType::kF32);
     const bool labels = has_labels();
     TensorId target = kNoTensor;
-    if (purpose != Purpose::kInference)
+    if (purpose != graph::Purpose::kInference)
       target = labels ? builder.input("labels", {lane_batch}, DType::kI32)
                       : builder.input("targets", {lane_batch, config_.outputs}, DType::kF32);
 
     x = ops::cast(builder, "features.rounded", x);
     int64_t width = io.features;
     const auto layer = [&](const std::string& name, int64_t outputs, Activation activation) {
-      const Initializer uniform = {Initializer::Kind::kUniform,
-                                   1.0f / std::sqrt(static_cast<float>(width))};
+      const graph::Initializer uniform = {graph::Initializer::Kind::kUniform,
+                                          1.0f / std::sqrt(static_cast<float>(width))};
       const TensorId weight = builder.parameter(name + ".weight", {outputs, width}, uniform, true);
       const TensorId bias = builder.parameter(name + ".bias", {outputs}, uniform, false);
       width = outputs;
@@ -92,11 +93,11 @@ class Mlp final : public Model {
     }
     layer("layers." + std::to_string(config_.hidden.size()), config_.outputs, Activation::kNone);
 
-    if (purpose == Purpose::kInference) {
+    if (purpose == graph::Purpose::kInference) {
       builder.keep(x);
     } else if (labels) {
       ops::softmax_cross_entropy(
-          builder, x, target, purpose == Purpose::kTraining ? config_.label_smoothing : 0);
+          builder, x, target, purpose == graph::Purpose::kTraining ? config_.label_smoothing : 0);
     } else if (config_.loss == Loss::kBinaryCrossEntropy) {
       ops::binary_cross_entropy(builder, x, target);
     } else {
@@ -130,4 +131,4 @@ std::unique_ptr<const Model> make_model(const MlpConfig& config) {
   return std::make_unique<Mlp>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -9,7 +9,7 @@
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/pooling.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 // Consecutive blocks; `stride` is the first block's, the others have stride 1.
@@ -87,4 +87,4 @@ std::unique_ptr<const Model> make_model(const MobilenetV2Config& config) {
   return std::make_unique<MobilenetV2>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

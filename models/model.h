@@ -12,7 +12,7 @@
 #include "runtime/config/model_traits.h"
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 class Model {
  public:
@@ -24,7 +24,7 @@ class Model {
   // All reasons that the model cannot be trained, as far as they can be found at once: that of
   // check(), and more.
   virtual std::vector<std::string> problems() const;
-  virtual ModelTraits traits() const = 0;
+  virtual config::ModelTraits traits() const = 0;
   // The functions of OpenedModel with these names; resolve() is resolved() there.
   virtual ModelConfig resolve(const ModelIo& io) const = 0;
   virtual ModelIo io_of_weights(const ExtentsOf& extents_of) const = 0;
@@ -33,10 +33,10 @@ class Model {
     return std::nullopt;
   }
   // For a resolved config. `tokens`: length of the sequences; 0: the whole context.
-  virtual Graph build(const ModelIo& io,
-                      int64_t lane_batch,
-                      int64_t tokens,
-                      const GraphOptions& options) const = 0;
+  virtual graph::Graph build(const ModelIo& io,
+                             int64_t lane_batch,
+                             int64_t tokens,
+                             const graph::GraphOptions& options) const = 0;
   // See OpenedModel. Built-in families have no such node.
   virtual std::string mixing_node(const ModelIo& /*io*/,
                                   int64_t /*global_batch*/,
@@ -70,4 +70,4 @@ int64_t extent(const ExtentsOf& extents_of,
                size_t dimension,
                int64_t otherwise);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -8,7 +8,7 @@
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 std::unique_ptr<const Model> make(const ModelConfig& model) {
@@ -21,9 +21,9 @@ std::vector<ModelConfig> defaults(std::index_sequence<kIndices...>) {
 }
 
 // The traits of all families with their default configs.
-const std::vector<ModelTraits>& default_traits() {
-  static const std::vector<ModelTraits> all = [] {
-    std::vector<ModelTraits> traits;
+const std::vector<config::ModelTraits>& default_traits() {
+  static const std::vector<config::ModelTraits> all = [] {
+    std::vector<config::ModelTraits> traits;
     for (const ModelConfig& model : all_models()) traits.push_back(open_model(model)->traits());
     return traits;
   }();
@@ -33,11 +33,11 @@ const std::vector<ModelTraits>& default_traits() {
 }  // namespace
 
 double Model::flops_per_sample(const ModelIo& io) const {
-  const Graph graph = build(io, 1, 0, Purpose::kInference);
+  const graph::Graph graph = build(io, 1, 0, graph::Purpose::kInference);
   int64_t flops = 0;
-  for (const Op& op : graph.ops) {
-    if (op.kind == OpKind::kConv2d || op.kind == OpKind::kLinear)
-      flops += schema_of(op.kind).flops(graph, op);
+  for (const graph::Op& op : graph.ops) {
+    if (op.kind == graph::OpKind::kConv2d || op.kind == graph::OpKind::kLinear)
+      flops += graph::schema_of(op.kind).flops(graph, op);
   }
   return 3 * static_cast<double>(flops);
 }
@@ -54,17 +54,17 @@ std::vector<ModelConfig> all_models() {
   return defaults(std::make_index_sequence<std::variant_size_v<ModelConfig>>());
 }
 
-std::string sections_where(const std::function<bool(const ModelTraits&)>& is_true,
+std::string sections_where(const std::function<bool(const config::ModelTraits&)>& is_true,
                            const std::string& before) {
   std::vector<std::string> sections;
-  for (const ModelTraits& traits : default_traits())
+  for (const config::ModelTraits& traits : default_traits())
     if (is_true(traits)) sections.push_back(before + traits.section);
   return joined_with("or", sections);
 }
 
-std::optional<ModelTraits> traits_by_tensors(
+std::optional<config::ModelTraits> traits_by_tensors(
     const std::function<bool(const std::string& name)>& has_tensor) {
-  for (const ModelTraits& traits : default_traits())
+  for (const config::ModelTraits& traits : default_traits())
     if (traits.known_by != nullptr && has_tensor(traits.known_by)) return traits;
   return std::nullopt;
 }
@@ -86,7 +86,7 @@ OpenedModel::OpenedModel(const ModelConfig& config, const RunBatches& run)
     : config_(config), run_(run), model_(make(config)) {
   model_->expect(run);
   traits_ = model_->traits();
-  traits_.section = name_of(config);
+  traits_.section = config::name_of(config);
 }
 
 OpenedModel::~OpenedModel() = default;
@@ -100,14 +100,14 @@ std::optional<ModelConfig> OpenedModel::with_recorded_parameters(
   return model_->with_recorded_parameters(names);
 }
 
-Graph OpenedModel::build(const ModelIo& io,
-                         int64_t lane_batch,
-                         const GraphOptions& options,
-                         int64_t tokens) const {
-  Graph graph = model_->build(io, lane_batch, tokens, options);
-  if (options.purpose != Purpose::kTraining) return graph;
+graph::Graph OpenedModel::build(const ModelIo& io,
+                                int64_t lane_batch,
+                                const graph::GraphOptions& options,
+                                int64_t tokens) const {
+  graph::Graph graph = model_->build(io, lane_batch, tokens, options);
+  if (options.purpose != graph::Purpose::kTraining) return graph;
   if (options.prepare_parameters) options.prepare_parameters(graph);
-  differentiate(graph);
+  graph::differentiate(graph);
   return graph;
 }
 
@@ -142,11 +142,11 @@ std::shared_ptr<const OpenedModel> reopen_model(const std::shared_ptr<const Open
   return config == opened->config() ? opened : open_model(config, opened->run());
 }
 
-Graph build_model(const ModelConfig& model,
-                  const ModelIo& io,
-                  int64_t lane_batch,
-                  const GraphOptions& options,
-                  int64_t tokens) {
+graph::Graph build_model(const ModelConfig& model,
+                         const ModelIo& io,
+                         int64_t lane_batch,
+                         const graph::GraphOptions& options,
+                         int64_t tokens) {
   return open_model(model)->build(io, lane_batch, options, tokens);
 }
 
@@ -154,4 +154,4 @@ ModelConfig resolve_model(const ModelConfig& model, const ModelIo& io) {
   return make(model)->resolve(io);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

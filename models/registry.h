@@ -12,7 +12,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 class Model;
 
@@ -49,7 +49,7 @@ class OpenedModel {
   ~OpenedModel();
 
   const ModelConfig& config() const { return config_; }
-  const ModelTraits& traits() const { return traits_; }
+  const config::ModelTraits& traits() const { return traits_; }
   const RunBatches& run() const { return run_; }
 
   // Checks the fields of the model's own section. Throws ConfigError.
@@ -66,10 +66,10 @@ class OpenedModel {
   // Builds the graph of one lane of `lane_batch` samples; a training graph is differentiated. The
   // config must be resolved. `tokens` shortens the sequences of a language model below its context;
   // 0: the whole context. Throws ConfigError.
-  Graph build(const ModelIo& io,
-              int64_t lane_batch,
-              const GraphOptions& options,
-              int64_t tokens = 0) const;
+  graph::Graph build(const ModelIo& io,
+                     int64_t lane_batch,
+                     const graph::GraphOptions& options,
+                     int64_t tokens = 0) const;
 
   // The first node of a network by which the output for a sample depends on other samples of the
   // batch, on its position among them or on how many there are; empty: there is none. Batch norms
@@ -104,7 +104,7 @@ class OpenedModel {
   const ModelConfig config_;
   const RunBatches run_;
   const std::unique_ptr<const Model> model_;
-  ModelTraits traits_;
+  config::ModelTraits traits_;
 };
 
 // Throws ConfigError if the model's file cannot be read, or is no network that can be trained.
@@ -115,27 +115,27 @@ std::shared_ptr<const OpenedModel> reopen_model(const std::shared_ptr<const Open
                                                 const ModelConfig& config);
 
 // The graph of a model that is used for nothing else: see OpenedModel::build().
-Graph build_model(const ModelConfig& model,
-                  const ModelIo& io,
-                  int64_t lane_batch,
-                  const GraphOptions& options,
-                  int64_t tokens = 0);
+graph::Graph build_model(const ModelConfig& model,
+                         const ModelIo& io,
+                         int64_t lane_batch,
+                         const graph::GraphOptions& options,
+                         int64_t tokens = 0);
 
 // A config of every family, as it is by default.
 std::vector<ModelConfig> all_models();
 
 // The sections of the models for which `is_true` returns true, each with `before` in front:
 // "resnet, vgg or lenet".
-std::string sections_where(const std::function<bool(const ModelTraits&)>& is_true,
+std::string sections_where(const std::function<bool(const config::ModelTraits&)>& is_true,
                            const std::string& before = "");
 
 // The traits of the model that is recognised by a tensor that its checkpoint has. Nothing if there
 // is no such model.
-std::optional<ModelTraits> traits_by_tensors(
+std::optional<config::ModelTraits> traits_by_tensors(
     const std::function<bool(const std::string& name)>& has_tensor);
 
 // The errors that opening and checking the model would report, and all other reasons that it cannot
 // be trained, as far as they can be found at once. Empty: there are none.
 std::vector<std::string> problems_of_model(const ModelConfig& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -8,11 +8,11 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/add.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 class ResidualStream {
  public:
-  explicit ResidualStream(GraphBuilder& builder) : builder_(builder) {}
+  explicit ResidualStream(graph::GraphBuilder& builder) : builder_(builder) {}
 
   void begin(TensorId x) { stream_ = x; }
   // `branch` has the stream's shape; the next norm adds it.
@@ -41,9 +41,9 @@ class ResidualStream {
   void end_block() { builder_.end_block(); }
 
  private:
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   TensorId stream_ = kNoTensor;   // (B, T, C)
   TensorId pending_ = kNoTensor;  // (B, T, C) branch not yet added to it
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -16,7 +16,7 @@
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/window.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101, 152}, kBottleneckDepths[] = {50, 101, 152},
@@ -127,17 +127,18 @@ class ResnetBuilder {
   TensorId padded(const std::string& name, TensorId x, int64_t outputs, int64_t stride) {
     const Shape shape = layers_.builder().shape(x);
     const auto strided = [&](int source) {
-      ViewAxis axis = ViewAxis::first(source, window_count(shape[source], 1, stride, 0));
+      graph::ViewAxis axis =
+          graph::ViewAxis::first(source, graph::window_count(shape[source], 1, stride, 0));
       axis.move = stride;
       return axis;
     };
-    ViewAxis channels = ViewAxis::first(3, outputs);
+    graph::ViewAxis channels = graph::ViewAxis::first(3, outputs);
     channels.begin = (outputs - shape[3]) / 2;
     channels.end = channels.begin + shape[3];
     return ops::rearrange(layers_.builder(),
                           name,
                           x,
-                          {ViewAxis::first(0, shape[0]), strided(1), strided(2), channels});
+                          {graph::ViewAxis::first(0, shape[0]), strided(1), strided(2), channels});
   }
 
   const ResnetConfig& config_;
@@ -154,32 +155,33 @@ class Resnet final : public ImageModel<ResnetConfig> {
     const ResnetConfig& resnet = config();
     const bool imagenet = is_one_of(kImagenetDepths, resnet.depth);
     if (!imagenet && !is_one_of(kCifarDepths, resnet.depth)) {
-      refuse_value("model.resnet.depth",
-                   resnet.depth,
-                   "18, 34, 50, 101, 152 (ImageNet), 20, 32, 56, 110 (CIFAR)");
+      config::refuse_value("model.resnet.depth",
+                           resnet.depth,
+                           "18, 34, 50, 101, 152 (ImageNet), 20, 32, 56, 110 (CIFAR)");
     }
     if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && imagenet) {
-      refuse_value("model.resnet.shortcut",
-                   "PADDED",
-                   fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
-                               resnet.depth));
+      config::refuse_value(
+          "model.resnet.shortcut",
+          "PADDED",
+          fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
+                      resnet.depth));
     }
     const ResnetConfig defaults;
     if (is_one_of(kBottleneckDepths, resnet.depth)) return;
     constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50, 101 and 152";
     if (resnet.groups != defaults.groups)
-      refuse_value(
+      config::refuse_value(
           "model.resnet.groups", resnet.groups, fmt::format(kOnly, defaults.groups, resnet.depth));
     if (resnet.width_per_group != defaults.width_per_group)
-      refuse_value("model.resnet.width_per_group",
-                   resnet.width_per_group,
-                   fmt::format(kOnly, defaults.width_per_group, resnet.depth));
+      config::refuse_value("model.resnet.width_per_group",
+                           resnet.width_per_group,
+                           fmt::format(kOnly, defaults.width_per_group, resnet.depth));
   }
 
   // torchvision names the last layer of every residual network "fc". In the CIFAR networks here it
   // is "linear", as in Idelbayev's files.
-  ModelTraits traits() const override {
-    ModelTraits traits = ImageModel::traits();
+  config::ModelTraits traits() const override {
+    config::ModelTraits traits = ImageModel::traits();
     traits.torchvision_names = {{"linear.", "fc."}};
     traits.known_by = "layer1.0.conv1.weight";
     return traits;
@@ -198,4 +200,4 @@ std::unique_ptr<const Model> make_model(const ResnetConfig& config) {
   return std::make_unique<Resnet>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

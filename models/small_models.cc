@@ -1,6 +1,6 @@
 #include "models/small_models.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 namespace {
 
@@ -136,10 +136,11 @@ void add_image_models(std::vector<SmallModel>& models) {
   resnet.classes = 10;
   models.push_back({"resnet projected", resnet, images, 3});
   resnet.shortcut = ResnetConfig::Shortcut::kPadded;
-  models.push_back({"resnet padded, images mixed", resnet, images, 4, Purpose::kTraining, 0.625f});
-  models.push_back({"resnet evaluated", resnet, images, 5, Purpose::kEvaluation});
+  models.push_back(
+      {"resnet padded, images mixed", resnet, images, 4, graph::Purpose::kTraining, 0.625f});
+  models.push_back({"resnet evaluated", resnet, images, 5, graph::Purpose::kEvaluation});
   resnet.sync_batch_norm = true;
-  models.push_back({"resnet of three lanes", resnet, images, 3, Purpose::kTraining, 1, 3});
+  models.push_back({"resnet of three lanes", resnet, images, 3, graph::Purpose::kTraining, 1, 3});
   MobilenetV2Config mobilenet;
   mobilenet.classes = 10;
   images.height = 40;
@@ -176,4 +177,4 @@ std::vector<SmallModel> small_models() {
   return models;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -7,14 +7,14 @@
 
 #include "models/registry.h"
 
-namespace lockstep {
+namespace lockstep::models {
 
 struct SmallModel {
   std::string name;
   ModelConfig config;  // resolved
   ModelIo io;
   int64_t lane_batch;
-  Purpose purpose = Purpose::kTraining;
+  graph::Purpose purpose = graph::Purpose::kTraining;
   float mix = 1;          // see LaneContext
   int lanes = 1;          // whose statistics synchronised norms use
   bool packed = false;    // see GraphOptions; only for language models
@@ -23,4 +23,4 @@ struct SmallModel {
 
 std::vector<SmallModel> small_models();
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -8,7 +8,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/dropout.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr int64_t kSide = 7;
@@ -34,9 +34,10 @@ class Vgg final : public ImageModel<VggConfig> {
 
   void check() const override {
     if (find_depth(config().depth) == nullptr)
-      refuse_value("model.vgg.depth", config().depth, "11, 13, 16, 19");
+      config::refuse_value("model.vgg.depth", config().depth, "11, 13, 16, 19");
     if (config().sync_batch_norm && !config().batch_norm)
-      refuse_value("model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
+      config::refuse_value(
+          "model.vgg.sync_batch_norm", "true", "false without model.vgg.batch_norm");
   }
 
  private:
@@ -87,4 +88,4 @@ std::unique_ptr<const Model> make_model(const VggConfig& config) {
   return std::make_unique<Vgg>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

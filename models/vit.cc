@@ -20,7 +20,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 constexpr const char* kPatches = "vit.embeddings.patch_embeddings.projection";
@@ -103,7 +103,7 @@ class VitBuilder {
   TensorId norm(const std::string& name) {
     const auto constant = [&](const char* suffix, float value) {
       return builder_.parameter(
-          name + suffix, {config_.width}, {Initializer::Kind::kConstant, value}, false);
+          name + suffix, {config_.width}, {graph::Initializer::Kind::kConstant, value}, false);
     };
     const TensorId gamma = constant(".weight", 1);
     const TensorId beta = constant(".bias", 0);
@@ -120,25 +120,25 @@ class VitBuilder {
                   Activation activation = Activation::kNone,
                   std::vector<int64_t> row_parts = {}) {
     const TensorId weight = builder_.parameter(
-        name + ".weight", {outputs, inputs}, {Initializer::Kind::kNormal, kStd}, true);
+        name + ".weight", {outputs, inputs}, {graph::Initializer::Kind::kNormal, kStd}, true);
     if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
     const TensorId bias =
         with_bias ? builder_.parameter(
-                        name + ".bias", {outputs}, {Initializer::Kind::kConstant, 0}, false)
+                        name + ".bias", {outputs}, {graph::Initializer::Kind::kConstant, 0}, false)
                   : kNoTensor;
     return ops::linear(builder_, name, x, weight, bias, activation);
   }
 
   // As usual, weight decay applies neither to the class token nor to positions.
   TensorId parameter(const std::string& name, Shape shape) {
-    return builder_.parameter(name, shape, {Initializer::Kind::kNormal, kStd}, false);
+    return builder_.parameter(name, shape, {graph::Initializer::Kind::kNormal, kStd}, false);
   }
 
   static constexpr float kStd = 0.02f;
 
   const VitConfig& config_;
   ImageLayers& layers_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   ResidualStream stream_;  // (B, tokens, C)
 };
 
@@ -148,13 +148,14 @@ class Vit final : public ImageModel<VitConfig> {
 
   void check() const override {
     if (config().width % config().heads != 0)
-      refuse_value("model.vit.heads",
-                   config().heads,
-                   fmt::format("a divisor of model.vit.width, which is {}", config().width));
+      config::refuse_value(
+          "model.vit.heads",
+          config().heads,
+          fmt::format("a divisor of model.vit.width, which is {}", config().width));
   }
 
-  ModelTraits traits() const override {
-    ModelTraits traits = ImageModel::traits();
+  config::ModelTraits traits() const override {
+    config::ModelTraits traits = ImageModel::traits();
     traits.has_blocks = true;
     return traits;
   }
@@ -206,4 +207,4 @@ std::unique_ptr<const Model> make_model(const VitConfig& config) {
   return std::make_unique<Vit>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -12,7 +12,7 @@
 #include "runtime/base/failure.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // The outcome on one rank. The size is fixed, so that one all-gather carries it.
@@ -158,4 +158,4 @@ int64_t sum_over_ranks(Communicator& communicator, int64_t value) {
   return std::accumulate(values.begin(), values.end(), int64_t{0});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -10,7 +10,7 @@
 #include "collectives/communicator.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // An error that every rank throws at the same point, so that all ranks end in order and only rank 0
 // needs to report it.
@@ -48,4 +48,4 @@ std::vector<std::string> gather_texts(Communicator& communicator, const std::str
 // Returns the sum of all ranks' values, on every rank.
 int64_t sum_over_ranks(Communicator& communicator, int64_t value);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

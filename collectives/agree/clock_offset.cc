@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 ClockOffset clock_offset(std::span<const ClockExchange> root, std::span<const ClockExchange> mine) {
   LOCKSTEP_CHECK(root.size() == mine.size() && !mine.empty());
@@ -37,4 +37,4 @@ ClockOffset measure_clock_offset(Communicator& communicator) {
   return clock_offset(root, mine);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

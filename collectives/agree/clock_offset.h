@@ -10,7 +10,7 @@
 
 #include "collectives/communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct ClockOffset {
   double add_ms = 0;     // add it to this rank's now_ms() to get rank 0's
@@ -30,4 +30,4 @@ ClockOffset clock_offset(std::span<const ClockExchange> root, std::span<const Cl
 // messages.
 ClockOffset measure_clock_offset(Communicator& communicator);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 std::atomic<const std::string*> error{nullptr};
@@ -35,4 +35,4 @@ void await_watchdog_error(double seconds) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Keeps only the first text. May be called from any thread.
 void set_watchdog_error(const std::string& text);
@@ -18,4 +18,4 @@ void throw_watchdog_error();
 // a library reports.
 void await_watchdog_error(double seconds);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

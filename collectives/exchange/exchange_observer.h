@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Reducers and all-gathers report their work to it. Times are host readings of now_ms(). An
 // exchange or a gather begins when this rank starts its part. It ends when the rank takes the
@@ -24,4 +24,4 @@ class ExchangeObserver {
   virtual void waited(Wait what, int bucket, double start_ms, double end_ms) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

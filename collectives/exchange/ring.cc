@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 std::optional<int64_t> Ring::take(int64_t n) {
   LOCKSTEP_CHECK(n > 0 && n <= length_);
@@ -25,4 +25,4 @@ void Ring::give_back() {
   --count_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

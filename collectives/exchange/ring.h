@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class Ring {
  public:
@@ -29,4 +29,4 @@ class Ring {
   int64_t next_ = 0;  // the end of the newest part
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

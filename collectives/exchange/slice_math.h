@@ -12,7 +12,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/exact_sum.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Sums of slices, computed by the backend that owns their memory.
 class SliceMath : public SliceMemory {
@@ -39,4 +39,4 @@ struct RankCommunicators {
   NodeMemory* node = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

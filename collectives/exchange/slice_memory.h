@@ -6,7 +6,7 @@
 #include <memory>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Implemented by the backend that owns the memory. A device may only queue the work: it runs in the
 // order of the calls, and its results can be read after synchronize().
@@ -30,4 +30,4 @@ class SliceMemory {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -10,7 +10,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // What is waited for: an operation of the communicator or an event in shared memory.
 struct Arrival {
@@ -69,4 +69,4 @@ class TimedWaits {
   double ms_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

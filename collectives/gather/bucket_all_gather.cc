@@ -25,7 +25,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 BucketAllGather::BucketAllGather(const RankCommunicators& communicators,
                                  SliceMath& math,
@@ -147,4 +147,4 @@ void BucketAllGather::wait_for(size_t count) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -13,7 +13,7 @@
 #include "collectives/layout/topology.h"
 #include "runtime/base/dtype.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class BucketAllGather {
  public:
@@ -86,4 +86,4 @@ class BucketAllGather {
   std::vector<Pending> pending_;         // ring of the items in flight
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

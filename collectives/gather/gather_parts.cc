@@ -1,6 +1,6 @@
 #include "collectives/gather/gather_parts.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 void gather_parts(Communicator& communicator,
                   const Topology& topology,
@@ -13,4 +13,4 @@ void gather_parts(Communicator& communicator,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 #include "collectives/communicator.h"
 #include "collectives/layout/topology.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // All-gathers `buffer`, in which every rank has filled its own part of `bytes` bytes.
 void gather_parts(Communicator& communicator,
@@ -14,4 +14,4 @@ void gather_parts(Communicator& communicator,
                   std::byte* buffer,
                   size_t bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -1,6 +1,6 @@
 #include "collectives/gather/lane_gather.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 LaneGather::LaneGather(Communicator& control,
                        const LaneShares& shares,
@@ -19,4 +19,4 @@ LaneGather::LaneGather(Communicator& control,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

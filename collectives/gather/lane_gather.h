@@ -7,7 +7,7 @@
 #include "collectives/communicator.h"
 #include "collectives/layout/sharding.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class LaneGather {
  public:
@@ -27,4 +27,4 @@ class LaneGather {
   std::vector<size_t> places_;  // of each lane in the memory, which has one rank after the other
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -1,6 +1,6 @@
 #include "collectives/gather/sum_all_gather.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 SumAllGather::SumAllGather(const RankCommunicators& communicators,
                            SliceMath& math,
@@ -35,4 +35,4 @@ void SumAllGather::unpack(const GatherItem& item) {
                  bucket.size());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

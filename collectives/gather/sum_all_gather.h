@@ -8,7 +8,7 @@
 #include "collectives/gather/bucket_all_gather.h"
 #include "runtime/base/dtype.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class SumAllGather {
  public:
@@ -43,4 +43,4 @@ class SumAllGather {
   BucketAllGather gather_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

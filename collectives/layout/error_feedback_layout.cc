@@ -5,7 +5,7 @@
 #include "collectives/layout/exchange_levels.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 std::vector<LaneSum> groups_of(const LaneSum& range, int group_lanes) {
@@ -111,4 +111,4 @@ int64_t most_residuals(const LaneShares& shares, const Topology& topology, int64
   return most;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

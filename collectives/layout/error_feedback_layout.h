@@ -30,7 +30,7 @@
 #include "collectives/layout/topology.h"
 #include "collectives/layout/tree_sum_terms.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The sums that are rounded if `lanes` lanes are in `groups` groups.
 std::vector<LaneSum> rounded_sums(int lanes, int groups);
@@ -83,4 +83,4 @@ class ErrorFeedbackLayout {
 // The residuals of the rank that keeps the most.
 int64_t most_residuals(const LaneShares& shares, const Topology& topology, int64_t elements);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

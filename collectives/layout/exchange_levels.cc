@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using Levels = std::vector<ExchangeLevel>;
@@ -118,4 +118,4 @@ std::vector<std::vector<int>> offered_sums(const Topology& topology, const LaneS
   return offered;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -16,7 +16,7 @@
 #include "collectives/layout/topology.h"
 #include "runtime/base/dtype.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct ExchangeLevel {
   RankGroup group;
@@ -53,4 +53,4 @@ int most_terms(const Topology& topology, const LaneShares& shares);
 // How many sums each rank offers at each level in a step: by rank, then by level.
 std::vector<std::vector<int>> offered_sums(const Topology& topology, const LaneShares& shares);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 #include <bit>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 bool are_joined(const LaneSum& left, const LaneSum& right, int lanes) {
   return left.first % (2 * left.count) == 0 &&
@@ -76,4 +76,4 @@ SumSchedule::SumSchedule(std::span<const std::vector<LaneSum>> batches, int lane
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

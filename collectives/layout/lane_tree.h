@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The sum of `count` neighbouring lanes, beginning with `first`.
 struct LaneSum {
@@ -80,4 +80,4 @@ class SumSchedule {
   int buffers_ = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 LocalLanes LaneShares::of(int rank) const {
   if (order == LaneOrder::kEachSummed) return {rank, ranks, (lanes - rank + ranks - 1) / ranks};
@@ -126,4 +126,4 @@ std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int
   return ranges;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -15,7 +15,7 @@
 #include "collectives/layout/topology.h"
 #include "runtime/base/exact_sum.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // In elements; 64 floats are four cache lines.
 inline constexpr int64_t kSliceAlignment = 64;
@@ -130,4 +130,4 @@ struct OwnedFloats {
   float* at(int64_t flat, int64_t local) const { return data + (packed ? local : flat); }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

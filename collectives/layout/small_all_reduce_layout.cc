@@ -4,7 +4,7 @@
 
 #include "collectives/layout/exchange_levels.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 int64_t SmallAllReduceLayout::padded() const {
   return padded_elements(std::max<int64_t>(elements, 1), slices(lanes, topology.ranks()));
@@ -25,4 +25,4 @@ int64_t SmallAllReduceLayout::memory_elements() const {
   return buffer_elements() + staging_elements(exchanged(), topology, shares(), DType::kF32);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

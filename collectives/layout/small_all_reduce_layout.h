@@ -7,7 +7,7 @@
 #include "collectives/layout/sharding.h"
 #include "collectives/layout/topology.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct SmallAllReduceLayout {
   int lanes = 1;
@@ -25,4 +25,4 @@ struct SmallAllReduceLayout {
   int64_t memory_elements() const;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 std::vector<RankGroup> Topology::groups_of(int rank) const {
   const int node = rank / per_node, local = rank % per_node;
@@ -43,4 +43,4 @@ Topology topology_of(const std::vector<std::string>& node_of_rank) {
   return {ranks / per_node, per_node};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

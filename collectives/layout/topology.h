@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The ranks first, first + stride, ...: `count` of them.
 struct RankGroup {
@@ -66,4 +66,4 @@ struct Topology {
 // names do not have equally many ranks, the topology is flat.
 Topology topology_of(const std::vector<std::string>& node_of_rank);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/host_device.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Error feedback: what rounding took from each sum, kept in BF16 and added to the same sum of the
 // next step. Join m, from 1 to count - 1, adds two sums of terms, of which the right one begins
@@ -42,4 +42,4 @@ struct TreeSumTerms {
   int copy_count = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

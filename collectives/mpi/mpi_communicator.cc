@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr double kReasonS = 0.5;
@@ -204,4 +204,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(size_t piece_bytes, double t
   return std::make_unique<MpiCommunicator>(piece_bytes, timeout_s);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 
 #include "collectives/communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Runs over a duplicate of MPI_COMM_WORLD. MPI must be initialised, and may be finalised only after
 // the communicator is destroyed. Errors of MPI become CommError with MPI's text. Messages longer
@@ -22,4 +22,4 @@ std::unique_ptr<Communicator> make_mpi_communicator(size_t piece_bytes = size_t{
 // the full vector in an int.
 inline constexpr int64_t kMpiMaxSummedElements = INT_MAX;
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // The part before the second '_' of every control variable that exists now: "btl_tcp" for
@@ -59,4 +59,4 @@ MpiNetwork mpi_network() {
   return ob1 && tcp ? MpiNetwork::kPlainTcp : MpiNetwork::kUnknown;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -2,7 +2,7 @@
 // Detects whether MPI has a fast network between hosts, or only plain TCP, which Lockstep's own TCP
 // transport outperforms.
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The network through which an MPI library sends messages between hosts.
 enum class MpiNetwork { kUnknown, kPlainTcp, kOther };
@@ -11,4 +11,4 @@ enum class MpiNetwork { kUnknown, kPlainTcp, kOther };
 // kUnknown for other MPI libraries. Call it after MPI_Init.
 MpiNetwork mpi_network();
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -3,7 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 NcclCheck::NcclCheck(const NcclLibrary& library, int rank)
     : library_(library), who_(fmt::format("rank {} on {}", rank, host_name())) {}
@@ -37,4 +37,4 @@ void NcclCheck::cuda(cudaError_t error, const char* expression, const char* file
                   line);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 
 #include "collectives/nccl/library.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class NcclCheck {
  public:
@@ -28,7 +28,7 @@ class NcclCheck {
   std::string who_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives
 
 // These macros need `check_`, an NcclCheck, in scope. LOCKSTEP_NCCL also needs `library_` and
 // `comm_`.

@@ -10,7 +10,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Time is measured from a mark (an event) in a stream. As long as marks are reached, work is being
 // done, whether it was queued call by call or as a graph.
@@ -82,4 +82,4 @@ class DeviceWait {
   double checked_at_ms_ = 0, waited_ms_ = 0, longest_ms_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

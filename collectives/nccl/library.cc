@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr const char* kName = "libnccl.so.2";
@@ -59,4 +59,4 @@ const NcclLibrary& nccl_library() {
   return library;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include <nccl.h>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The functions of NCCL that are used; a test may supply its own.
 struct NcclLibrary {
@@ -30,4 +30,4 @@ struct NcclLibrary {
 // stays loaded. Throws ConfigError if it is missing or lacks a function.
 const NcclLibrary& nccl_library();
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -16,7 +16,7 @@
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr double kEndSeconds = 10;  // how long the destructor waits for the other ranks
@@ -314,4 +314,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
   return std::make_unique<NcclCommunicator>(control, compute, options, library);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -18,7 +18,7 @@
 // What cudaStream_t points to; declared here so that this header needs no CUDA header.
 struct CUstream_st;
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct NcclLibrary;
 
@@ -62,4 +62,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control,
                                                      const NcclOptions& options,
                                                      const NcclLibrary& library);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

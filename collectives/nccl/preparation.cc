@@ -10,7 +10,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kOldestVersion = NCCL_VERSION(2, 19, 0);
@@ -105,4 +105,4 @@ ncclUniqueId prepare_nccl(Communicator& control,
   return id;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 PowerSgd::PowerSgd(const RankCommunicators& communicators,
                    SliceMath& math,
@@ -99,4 +99,4 @@ void PowerSgd::copy(const float* from, float* to, int64_t n) {
              static_cast<size_t>(n) * sizeof(float));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -23,7 +23,7 @@
 #include "collectives/reduce/compressed_all_reduce.h"
 #include "collectives/reduce/small_all_reduce.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class PowerSgd final : public CompressedAllReduce {
  public:
@@ -78,4 +78,4 @@ class PowerSgd final : public CompressedAllReduce {
   SmallAllReduce lefts_, rights_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
                                 int64_t elements,
@@ -32,4 +32,4 @@ PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
   return layout;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

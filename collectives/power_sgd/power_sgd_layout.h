@@ -8,7 +8,7 @@
 #include "collectives/layout/small_all_reduce_layout.h"
 #include "collectives/power_sgd/power_sgd_math.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // A gradient that is a matrix; its place in the flat buffer, in elements.
 struct FlatMatrix {
@@ -54,4 +54,4 @@ PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
                                 int rank,
                                 int groups);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

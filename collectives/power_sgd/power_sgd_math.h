@@ -7,7 +7,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 inline constexpr int kMaxPowerSgdRank = 32;
 
@@ -33,4 +33,4 @@ LOCKSTEP_HD bool is_next_to_nothing(double left_squares, double taken_squares) {
   return left_squares == 0 || left_squares < kMinSquareRatio * (left_squares + taken_squares);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

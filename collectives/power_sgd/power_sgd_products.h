@@ -6,7 +6,7 @@
 
 #include "collectives/power_sgd/power_sgd_math.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Calls are queued in one order with those of SliceMath. Outputs must not overlap inputs.
 class PowerSgdProducts {
@@ -37,4 +37,4 @@ class PowerSgdProducts {
   virtual void orthonormalize(float* left, int64_t rows, int rank) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include "collectives/layout/sharding.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class CompressedAllReduce {
  public:
@@ -16,4 +16,4 @@ class CompressedAllReduce {
   virtual void finish(float* sums) = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

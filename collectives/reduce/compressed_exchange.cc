@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 CompressedExchange::CompressedExchange(GradientExchangeSetup setup, CompressedAllReduce& compressed)
     : GradientExchange(std::move(setup)), compressed_(compressed) {
@@ -38,4 +38,4 @@ void CompressedExchange::reduce() {
   for (int b = 0; b < static_cast<int>(gradients_.buckets.size()); ++b) own_.measure(b);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 #include "collectives/reduce/gradient_exchange.h"
 #include "collectives/reduce/lane_sums.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class CompressedExchange final : public GradientExchange {
  public:
@@ -28,4 +28,4 @@ class CompressedExchange final : public GradientExchange {
   std::vector<LaneSums> group_sums_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 
 #include "collectives/layout/sharding.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct GradientBuffers {
   float* data =
@@ -36,4 +36,4 @@ struct GradientBuffers {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

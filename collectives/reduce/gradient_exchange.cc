@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 GradientExchange::GradientExchange(GradientExchangeSetup setup)
     : slices_(setup.communicators.slices),
@@ -66,4 +66,4 @@ void GradientExchange::bucket_begins(int bucket) {
 
 void GradientExchange::reduce() { LOCKSTEP_CHECK(lane_ == (together() ? lanes_.count : turns_)); }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -22,7 +22,7 @@
 #include "collectives/reduce/own_sums.h"
 #include "collectives/reduce/transfer_checksums.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // What every implementation needs.
 struct GradientExchangeSetup {
@@ -122,4 +122,4 @@ class GradientExchange {
   std::vector<uint64_t> last_exchange_;  // of each bucket
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

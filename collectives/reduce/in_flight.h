@@ -9,7 +9,7 @@
 #include "collectives/exchange/ring.h"
 #include "collectives/layout/sharding.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 template <typename Exchange>
 class InFlight {
@@ -42,4 +42,4 @@ class InFlight {
   uint64_t started_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 LaneExchange::LaneExchange(GradientExchangeSetup setup, const Options& options)
     : LevelExchange(setup, options.staging, WireRounding{options.wire}),
@@ -39,4 +39,4 @@ void LaneExchange::summed(int bucket, int turn) {
   if (turn + 1 == turns_) own_.measure(bucket);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 
 #include "collectives/reduce/level_exchange.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class LaneExchange final : public LevelExchange {
  public:
@@ -30,4 +30,4 @@ class LaneExchange final : public LevelExchange {
   SumSchedule schedule_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

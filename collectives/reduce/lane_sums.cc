@@ -1,6 +1,6 @@
 #include "collectives/reduce/lane_sums.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 LaneSums::LaneSums(SliceMath& math,
                    const GradientBuffers& gradients,
@@ -67,4 +67,4 @@ void LaneSums::join(int bucket, const SumSchedule::Join& join) {
   math_.tree_sum(terms, into, range.size());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

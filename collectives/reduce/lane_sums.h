@@ -9,7 +9,7 @@
 #include "collectives/layout/tree_sum_terms.h"
 #include "collectives/reduce/gradient_buffers.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The type to which gradients are rounded before they are added, and to which their sum is. Running
 // statistics are not rounded. See tree_sum_terms.h.
@@ -61,4 +61,4 @@ class LaneSums {
   SumSchedule schedule_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

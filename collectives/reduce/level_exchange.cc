@@ -31,7 +31,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Exchanges and gathers may be in flight together, and a lane's gather besides.
@@ -214,4 +214,4 @@ void LevelExchange::reduce() {
   GradientExchange::reduce();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -10,7 +10,7 @@
 #include "collectives/reduce/in_flight.h"
 #include "collectives/reduce/lane_sums.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class LevelExchange : public GradientExchange {
  public:
@@ -78,4 +78,4 @@ class LevelExchange : public GradientExchange {
   std::vector<const void*> arrays_;  // of the terms of a level
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

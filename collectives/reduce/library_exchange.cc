@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 LibraryExchange::LibraryExchange(GradientExchangeSetup setup, const StagingMemory& staging)
     : GradientExchange(std::move(setup)), staging_(staging), exchanges_(staging.elements) {
@@ -73,4 +73,4 @@ void LibraryExchange::reduce() {
   GradientExchange::reduce();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

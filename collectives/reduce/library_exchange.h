@@ -5,7 +5,7 @@
 #include "collectives/reduce/in_flight.h"
 #include "collectives/reduce/lane_sums.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class LibraryExchange final : public GradientExchange {
  public:
@@ -35,4 +35,4 @@ class LibraryExchange final : public GradientExchange {
   InFlight<Exchange> exchanges_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

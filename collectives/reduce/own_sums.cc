@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 OwnSums::OwnSums(SliceMath& math,
                  const GradientBuffers& gradients,
@@ -57,4 +57,4 @@ void OwnSums::measure(int bucket) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

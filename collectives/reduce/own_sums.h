@@ -9,7 +9,7 @@
 #include "collectives/reduce/gradient_buffers.h"
 #include "runtime/base/exact_sum.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // What is computed from the sums.
 struct SumMeasures {
@@ -53,4 +53,4 @@ class OwnSums {
   std::span<uint32_t> checksums_;           // of all pieces
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

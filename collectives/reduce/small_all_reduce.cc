@@ -1,6 +1,6 @@
 #include "collectives/reduce/small_all_reduce.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 SmallAllReduce::SmallAllReduce(const RankCommunicators& communicators,
                                SliceMath& math,
@@ -45,4 +45,4 @@ void SmallAllReduce::finish() {
   gather_.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "collectives/layout/small_all_reduce_layout.h"
 #include "collectives/reduce/tree_exchange.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class SmallAllReduce {
  public:
@@ -42,4 +42,4 @@ class SmallAllReduce {
   BucketAllGather gather_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 #include "runtime/base/bit_checksum.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 TotalsExchange::TotalsExchange(Communicator& control, const LaneShares& shares)
     : control_(control),
@@ -66,4 +66,4 @@ StepTotals TotalsExchange::sum(std::span<const LaneStatistics> local, const Step
   return totals;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -11,7 +11,7 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/base/exact_sum.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // The statistics that a loss op reports for a lane, in this order: sum of losses, rows counted,
 // rows predicted correctly, rows whose class is among the top 5 predictions.
@@ -66,4 +66,4 @@ class TotalsExchange {
   std::vector<size_t> places_;    // of each lane's statistics in parts_
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 TransferChecksums::TransferChecksums(Communicator& control,
                                      SliceMath& math,
@@ -108,4 +108,4 @@ std::optional<TransferChecksums::Damage> TransferChecksums::compare() {
 
 double TransferChecksums::take_ms() { return std::exchange(ms_, 0); }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -14,7 +14,7 @@
 #include "collectives/layout/topology.h"
 #include "runtime/base/dtype.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class TransferChecksums {
  public:
@@ -68,4 +68,4 @@ class TransferChecksums {
   double ms_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 std::optional<ErrorFeedbackLayout> feedback_of(const GradientExchangeSetup& setup,
@@ -75,4 +75,4 @@ void TreeExchange::reduce() {
     waits_.wait(last_read_.back(), Wait::kExchange, static_cast<int>(last_read_.size()) - 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 
 #include "collectives/reduce/level_exchange.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class TreeExchange final : public LevelExchange {
  public:
@@ -37,4 +37,4 @@ class TreeExchange final : public LevelExchange {
   std::vector<float*> copies_;  // the other ranks' places for a sum
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -45,7 +45,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // On its own cache line. The memory is zero at first.
 struct NodeMemory::Signal {
@@ -228,4 +228,4 @@ void NodeMemory::require_live_peer(int index, Event event, double waited_ms) con
                      peer));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

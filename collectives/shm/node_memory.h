@@ -11,7 +11,7 @@
 #include "collectives/layout/topology.h"
 #include "collectives/shm/shared_mapping.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class NodeMemory {
  public:
@@ -65,4 +65,4 @@ class NodeMemory {
   uint32_t signalled_[kEvents] = {};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

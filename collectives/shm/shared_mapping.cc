@@ -13,7 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
@@ -141,4 +141,4 @@ void SharedMapping::close_descriptor() {
   descriptor_ = -1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class SharedMapping {
  public:
@@ -51,4 +51,4 @@ class SharedMapping {
   int descriptor_ = -1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -13,7 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/flight_reader.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr uint32_t kFrameMagic = 0x4c53'4652;
@@ -248,4 +248,4 @@ bool Connection::drain() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

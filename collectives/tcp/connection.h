@@ -15,7 +15,7 @@
 #include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 enum class FrameKind : uint32_t {
   kExchange = 1,
@@ -129,4 +129,4 @@ class Connection {
   bool at_end_ = false;       // the other end's stream has ended
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -33,7 +33,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr double kSendSeconds = 30;       // for a short message to a peer that reads
@@ -302,4 +302,4 @@ void HandshakeListener::drop(const PendingPeer& peer, const std::string& why) {
                   why));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -16,7 +16,7 @@
 #include "collectives/tcp/socket.h"
 #include "collectives/tcp/token.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 constexpr uint64_t kHandshakeMagic = 0x70657473'6b636f6cULL;  // "lockstep" in memory
 constexpr uint32_t kHandshakeProtocol = 2;
@@ -152,4 +152,4 @@ class HandshakeListener {
   std::vector<TokenMismatch> token_mismatches_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kMaxRanks = 4096;
@@ -184,4 +184,4 @@ std::optional<TcpOptions> tcp_options_from(const Environment& environment) {
   return options;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "collectives/tcp/rendezvous_info.h"
 #include "collectives/tcp/token.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // getenv, or a test's replacement; returns null for a variable that is not set.
 using Environment = std::function<const char*(const char*)>;
@@ -57,4 +57,4 @@ void read_time_limits(const Environment& environment, TimeLimits& limits);
 // is set without those that it needs.
 std::optional<TcpOptions> tcp_options_from(const Environment& environment);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

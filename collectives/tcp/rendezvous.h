@@ -16,7 +16,7 @@
 #include "collectives/tcp/socket.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct Mesh {
   std::vector<Socket> peers;       // by rank; this rank's own is not open
@@ -45,4 +45,4 @@ Mesh receive_ranks(const TcpOptions& options, Socket listener);
 // join_mesh() for every other rank.
 Mesh join_as_worker(const TcpOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 void publish_rendezvous_info(const std::string& path, const RendezvousInfo& info) {
   const std::string temporary = fmt::format("{}.{}", path, info.nonce);
@@ -44,4 +44,4 @@ void remove_rendezvous_file(const std::string& path, uint64_t nonce) {
   if (info && info->nonce == nonce) ::unlink(path.c_str());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

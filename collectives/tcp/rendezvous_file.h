@@ -12,7 +12,7 @@
 
 #include "collectives/tcp/rendezvous_info.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Throws ConfigError if the file cannot be written.
 void publish_rendezvous_info(const std::string& path, const RendezvousInfo& info);
@@ -23,4 +23,4 @@ std::optional<RendezvousInfo> read_rendezvous_info(const std::string& path);
 // Removes the file if it still has this nonce.
 void remove_rendezvous_file(const std::string& path, uint64_t nonce);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -16,7 +16,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr const char* kFirstLine = "lockstep-rendezvous 1";
@@ -135,4 +135,4 @@ std::optional<RendezvousInfo> parse_rendezvous_info(const std::string& text) {
   return info;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

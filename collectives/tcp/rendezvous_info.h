@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct RendezvousInfo {
   std::vector<std::string> addresses;  // of rank 0's host; the most likely first
@@ -40,4 +40,4 @@ std::string text_of(const RendezvousInfo& info);
 // put first.
 std::optional<RendezvousInfo> parse_rendezvous_info(const std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 #include "collectives/tcp/rendezvous.h"
 #include "runtime/base/host.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Starts rank 0's listener and returns its address as text.
@@ -54,4 +54,4 @@ Mesh join_mesh_over(Communicator& channel, TcpOptions options) {
   return mesh;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -32,7 +32,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kLookMs = 200;  // how often to check for disconnected ranks and for a second rank 0
@@ -226,7 +226,7 @@ class Root {
       fail(
           fmt::format("another process with rank 0 (on {}) has taken {}; each run needs its own "
                       "file and each process its own RANK",
-                      lockstep::host_of(*info),
+                      lockstep::collectives::host_of(*info),
                       rendezvous_point_));
   }
 
@@ -332,4 +332,4 @@ Mesh receive_ranks(const TcpOptions& options, Socket listener) {
   return Root(options, std::move(listener)).gather();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -12,7 +12,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kLookMs = 100;
@@ -258,4 +258,4 @@ Mesh join_mesh(const TcpOptions& options, Socket listener) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

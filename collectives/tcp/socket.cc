@@ -14,7 +14,7 @@
 #include <memory>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 [[noreturn]] void fail(const char* what, int error) {
@@ -251,4 +251,4 @@ void receive_all(const Socket& socket, void* data, size_t bytes, const Deadline&
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -11,7 +11,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // A system call on a socket failed, or its deadline passed; what() has the call and the reason.
 // Callers that know the rank at the other end turn it into a CommError.
@@ -87,4 +87,4 @@ void receive_all(const Socket& socket, void* data, size_t bytes, const Deadline&
 // Waits until the socket can be read or written (poll's `events`); throws when the deadline passes.
 void wait_for(const Socket& socket, short events, const Deadline& deadline);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -23,7 +23,7 @@
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 std::string name_of(int rank, const std::string& host) {
@@ -381,4 +381,4 @@ std::unique_ptr<TcpCommunicator> make_tcp_communicator_over(Communicator& channe
   return std::make_unique<TcpCommunicatorImpl>(options, join_mesh_over(channel, options));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 #include "collectives/communicator.h"
 #include "collectives/tcp/options.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 class TcpCommunicator : public Communicator {
  public:
@@ -33,4 +33,4 @@ std::unique_ptr<TcpCommunicator> make_tcp_communicator(const TcpOptions& options
 std::unique_ptr<TcpCommunicator> make_tcp_communicator_over(Communicator& channel,
                                                             const TcpOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

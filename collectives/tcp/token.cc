@@ -4,7 +4,7 @@
 #include <cstring>
 #include <random>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "words are read in memory order");
@@ -95,4 +95,4 @@ Proof Token::prove(std::string_view role, std::string_view message) const {
   return keyed_hash(key_, std::string(role) + '\0' + std::string(message));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

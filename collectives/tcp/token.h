@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 using Proof = std::array<uint8_t, 16>;
 
@@ -46,4 +46,4 @@ class Token {
   Proof key_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -11,7 +11,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 enum Kind : uint32_t { kMoments = 1, kFinding, kLeaving };
@@ -193,4 +193,4 @@ void HostLink::read(uint32_t kind, std::string_view message) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

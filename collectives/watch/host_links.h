@@ -15,7 +15,7 @@
 #include "collectives/watch/rank_locations.h"
 #include "runtime/base/flight_reader.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // One end of a connection, and what has arrived from the other end.
 class HostLink {
@@ -64,4 +64,4 @@ std::vector<std::unique_ptr<HostLink>> link_hosts(Communicator& channel,
                                                   const std::vector<RankLocation>& locations,
                                                   const std::string& networks);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

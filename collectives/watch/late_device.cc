@@ -16,7 +16,7 @@
 
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr const char* kAskNccl =
@@ -108,4 +108,4 @@ std::string late_device(std::span<const FlightMoment> ranks) {
                      reason(late, waited_s));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 
 #include "runtime/base/flight_reader.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // "rank 3 on node1 (process 4711)".
 std::string name_of(const FlightMoment& rank);
@@ -17,4 +17,4 @@ std::string name_of(const FlightMoment& rank);
 // ranks of the run.
 std::string late_device(std::span<const FlightMoment> ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr double kPatienceS = 10;
@@ -105,4 +105,4 @@ std::vector<std::unique_ptr<HostLink>> link_hosts(Communicator& channel,
   return connect_to_rank_0(*info, channel.rank(), channel.size(), ranks.at(0).front());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -9,7 +9,7 @@
 #include "collectives/agree/agreement.h"
 #include "runtime/base/host.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 std::vector<RankLocation> gather_locations(Communicator& communicator) {
   std::error_code ignored;
@@ -34,4 +34,4 @@ FlightMoment first_moment(int rank, const RankLocation& location) {
   return {.rank = rank, .process = location.process, .host = location.host};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -8,7 +8,7 @@
 #include "collectives/communicator.h"
 #include "runtime/base/flight_reader.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct RankLocation {
   std::string machine;  // host_identity()
@@ -23,4 +23,4 @@ std::vector<RankLocation> gather_locations(Communicator& communicator);
 // The state of a rank that has not started anything yet.
 FlightMoment first_moment(int rank, const RankLocation& location);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -4,7 +4,7 @@
 
 #include "runtime/base/flight_recorder.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 class RecordedCommunicator final : public Communicator {
@@ -86,4 +86,4 @@ std::unique_ptr<Communicator> make_recorded(Communicator& inner) {
   return std::make_unique<RecordedCommunicator>(inner);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,9 +6,9 @@
 
 #include "collectives/communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 // Forwards all operations to `inner`, borrowed.
 std::unique_ptr<Communicator> make_recorded(Communicator& inner);
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

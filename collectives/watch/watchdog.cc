@@ -50,7 +50,7 @@
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr double kLeaveS = 0.5;  // to announce that this host leaves
@@ -204,7 +204,9 @@ class Watchdog::Watch {
     return is_watched(peer) && peer.still_s() > limit_s(peer);
   }
 
-  static std::string name_of(const Peer& peer) { return lockstep::name_of(peer.moment); }
+  static std::string name_of(const Peer& peer) {
+    return lockstep::collectives::name_of(peer.moment);
+  }
 
   // Whether the GPU of a rank waits for another rank's, so that its host cannot queue more work.
   bool waits_for_device(const Peer& peer) const {
@@ -308,7 +310,7 @@ class Watchdog::Watch {
       moments.push_back(peer.moment);
     }
     std::ranges::sort(moments, {}, &FlightMoment::rank);
-    return lockstep::late_device(moments);
+    return lockstep::collectives::late_device(moments);
   }
 
   // Describes the first operation in which a peer differs from this rank; empty if there is none.
@@ -416,4 +418,4 @@ void Watchdog::listen_to(std::vector<std::unique_ptr<HostLink>> links) {
   watch_->listen_to(std::move(links));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -10,7 +10,7 @@
 #include "collectives/watch/host_links.h"
 #include "collectives/watch/rank_locations.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 struct WatchdogOptions {
   std::filesystem::path folder;         // folder of the flight recorders
@@ -40,4 +40,4 @@ class Watchdog {
   std::unique_ptr<Watch> watch_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -11,22 +11,23 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/linear.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
-double linear_layer_ms(Device& device, bool bf16x3) {
+double linear_layer_ms(exec::Device& device, bool bf16x3) {
   constexpr int64_t kRows = 256, kWidth = 1024;
   constexpr int kRepeats = 5;
-  GraphOptions options(Purpose::kInference);
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.bf16x3 = bf16x3;
-  GraphBuilder builder(options);
+  graph::GraphBuilder builder(options);
   const TensorId x = builder.input("x", {kRows, kWidth}, DType::kF32);
   const TensorId weight = builder.parameter("weight", {kWidth, kWidth}, {}, true);
   const TensorId bias = builder.parameter("bias", {kWidth}, {}, false);
   builder.keep(ops::linear(builder, "product", x, weight, bias, Activation::kNone));
-  const Graph graph = std::move(builder).finish();
-  const std::unique_ptr<Backend> backend = device.make_backend({});
-  backend->reserve(device.ops().workspace_bytes + OpRunner::device_bytes(graph, device.ops()));
-  OpRunner runner(graph, *backend);
+  const graph::Graph graph = std::move(builder).finish();
+  const std::unique_ptr<exec::Backend> backend = device.make_backend({});
+  backend->reserve(device.ops().workspace_bytes +
+                   exec::OpRunner::device_bytes(graph, device.ops()));
+  exec::OpRunner runner(graph, *backend);
   for (const TensorId id : {x, weight, bias})
     runner.write(id, std::vector<double>(static_cast<size_t>(graph.shape(id).elements()), 0.5));
   runner.begin({.seed = 1, .valid_rows = kRows, .gradient_scale = 1});
@@ -53,11 +54,11 @@ std::string bf16x3_advice(double fp32_ms, double bf16x3_ms) {
       fp32_ms);
 }
 
-std::string measured_bf16x3_advice(Device& device, const ExecutionConfig& execution) {
+std::string measured_bf16x3_advice(exec::Device& device, const ExecutionConfig& execution) {
   const bool applies = !device.ops().separate_memory && cpu::has_bf16_unit() &&
                        execution.precision == Precision::kFp32 && !execution.bf16x3;
   if (!applies) return "";
   return bf16x3_advice(linear_layer_ms(device, false), linear_layer_ms(device, true));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/train/folder/run_generation.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 std::vector<double> bucket_candidates(double configured) {
   std::vector<double> sizes = {1, 4, 12, 25, 50, 100};
@@ -42,12 +42,12 @@ void write_bucket_record(const std::filesystem::path& run_dir, const BucketRecor
     json["trials"].push_back(Json::object({{"bucket_mib", trial.bucket_mib},
                                            {"buckets", trial.buckets},
                                            {"step_ms", trial.step_ms}}));
-  check_generation(run_dir);
+  train::check_generation(run_dir);
   write_file_atomically(bucket_record_path(run_dir), json.dump({.indent = 2}) + "\n");
 }
 
 void remove_bucket_record(const std::filesystem::path& run_dir) {
-  check_generation(run_dir);
+  train::check_generation(run_dir);
   std::error_code code;
   std::filesystem::remove(bucket_record_path(run_dir), code);
   if (code) throw IoError("remove", bucket_record_path(run_dir).string(), code.value());
@@ -78,4 +78,4 @@ std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_
   return record;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

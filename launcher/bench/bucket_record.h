@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // A bucket size that was tried.
 struct BucketTrial {
@@ -40,4 +40,4 @@ void remove_bucket_record(const std::filesystem::path& run_dir);
 // Returns nullopt if there is no such file. Throws CheckpointError if it is not valid, and IoError.
 std::optional<BucketRecord> read_bucket_record(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -13,7 +13,7 @@
 #include "runtime/base/time.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr int64_t kFloat = sizeof(float);
@@ -52,15 +52,16 @@ class Numbers {
   int ranks_;
 };
 
-std::unique_ptr<GradientExchange> make_exchange(const GradientExchangeSetup& setup,
-                                                const Topology& topology,
-                                                const CollectiveRequest& request,
-                                                const StagingMemory& staging,
-                                                bool replicated_sums) {
+std::unique_ptr<collectives::GradientExchange> make_exchange(
+    const collectives::GradientExchangeSetup& setup,
+    const collectives::Topology& topology,
+    const CollectiveRequest& request,
+    const collectives::StagingMemory& staging,
+    bool replicated_sums) {
   if (request.fast_order && topology.ranks() > 1)
-    return std::make_unique<LibraryExchange>(setup, staging);
-  return std::make_unique<TreeExchange>(
-      setup, TreeExchange::Options{staging, {.type = request.wire}, replicated_sums});
+    return std::make_unique<collectives::LibraryExchange>(setup, staging);
+  return std::make_unique<collectives::TreeExchange>(
+      setup, collectives::TreeExchange::Options{staging, {.type = request.wire}, replicated_sums});
 }
 
 // The exchange of a training step with one bucket, the vector, and one lane for each rank.
@@ -68,9 +69,9 @@ class OneBucket {
  public:
   // `sums` receives the sums, `gathered` is the vector whose parts the ranks gather; both may be
   // `vector` itself. With `replicated_sums` the sums are written to the vectors of all ranks.
-  OneBucket(const RankCommunicators& communicators,
-            Backend& backend,
-            const Topology& topology,
+  OneBucket(const collectives::RankCommunicators& communicators,
+            exec::Backend& backend,
+            const collectives::Topology& topology,
             const CollectiveRequest& request,
             int64_t elements,
             float* vector,
@@ -79,7 +80,7 @@ class OneBucket {
             bool replicated_sums,
             float* staging)
       : replicated_sums_(replicated_sums),
-        mine_(part_of(
+        mine_(collectives::part_of(
             {0, elements}, topology.part_of(communicators.control.rank()), topology.ranks())),
         exchange_(make_exchange(
             {.communicators = communicators,
@@ -99,16 +100,16 @@ class OneBucket {
                 {{0, elements}},
                 {.gathered = reinterpret_cast<std::byte*>(gathered)}) {
     if (request.wire == DType::kF32) return;
-    sum_all_gather_.emplace(
-        communicators,
-        backend,
-        topology,
-        std::vector<Range>{{0, elements}},
-        SumAllGather::Memory{sums, reinterpret_cast<std::byte*>(staging), request.wire});
+    sum_all_gather_.emplace(communicators,
+                            backend,
+                            topology,
+                            std::vector<collectives::Range>{{0, elements}},
+                            collectives::SumAllGather::Memory{
+                                sums, reinterpret_cast<std::byte*>(staging), request.wire});
   }
 
   // The part that this rank sums.
-  const Range& mine() const { return mine_; }
+  const collectives::Range& mine() const { return mine_; }
 
   void reduce_scatter() {
     exchange_->begin_step(nullptr);
@@ -127,19 +128,20 @@ class OneBucket {
   }
 
  private:
-  static constexpr GatherItem kVector[] = {{.bucket = 0}};
+  static constexpr collectives::GatherItem kVector[] = {{.bucket = 0}};
   bool replicated_sums_;  // then nothing needs to be gathered after a reduce_scatter
-  Range mine_;
-  std::unique_ptr<GradientExchange> exchange_;
-  BucketAllGather gather_;
-  std::optional<SumAllGather> sum_all_gather_;  // set if sums travel in 16 bits
+  collectives::Range mine_;
+  std::unique_ptr<collectives::GradientExchange> exchange_;
+  collectives::BucketAllGather gather_;
+  std::optional<collectives::SumAllGather> sum_all_gather_;  // set if sums travel in 16 bits
 };
 
 // For sums in both orders and all types.
-int64_t staging_floats(int64_t elements, const Topology& topology) {
+int64_t staging_floats(int64_t elements, const collectives::Topology& topology) {
   const int ranks = topology.ranks();
   return std::max(elements,
-                  staging_elements(elements, topology, LaneShares{ranks, ranks}, DType::kBF16));
+                  collectives::staging_elements(
+                      elements, topology, collectives::LaneShares{ranks, ranks}, DType::kBF16));
 }
 
 double percentile(std::vector<double> values, double share) {
@@ -162,17 +164,18 @@ const char* name_of(Collective collective) {
 
 int64_t elements_of(const CollectiveRequest& request, int ranks) {
   const auto size = static_cast<int64_t>(size_of(request.wire));
-  return padded_elements(std::max<int64_t>((request.bytes + size - 1) / size, 1), ranks);
+  return collectives::padded_elements(std::max<int64_t>((request.bytes + size - 1) / size, 1),
+                                      ranks);
 }
 
-size_t collective_bench_bytes(int64_t elements, const Topology& topology) {
+size_t collective_bench_bytes(int64_t elements, const collectives::Topology& topology) {
   return static_cast<size_t>((elements + staging_floats(elements, topology)) * kFloat) +
-         2 * kDeviceAlignment;
+         2 * plan::kDeviceAlignment;
 }
 
-CollectiveBench::CollectiveBench(const RankCommunicators& communicators,
-                                 Backend& backend,
-                                 const Topology& topology,
+CollectiveBench::CollectiveBench(const collectives::RankCommunicators& communicators,
+                                 exec::Backend& backend,
+                                 const collectives::Topology& topology,
                                  int64_t max_elements)
     : communicators_(communicators),
       backend_(backend),
@@ -201,10 +204,10 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
   const bool in_place = request.fast_order || communicators_.node == nullptr;
   const bool all_reduce = request.collective == Collective::kAllReduce;
   const bool everywhere = !in_place && all_reduce && topology_.nodes == 1;
-  Communicator& slices = communicators_.slices;
+  collectives::Communicator& slices = communicators_.slices;
   OneBucket bucket({slices, communicators_.control, in_place ? nullptr : communicators_.node},
                    backend_,
-                   request.fast_order ? Topology::flat(ranks) : topology_,
+                   request.fast_order ? collectives::Topology::flat(ranks) : topology_,
                    request,
                    elements,
                    vector_,
@@ -224,14 +227,15 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
     }
     backend_.synchronize();
   };
-  HostCopy vector(backend_, vector_, elements);
-  std::optional<HostCopy> common;
+  exec::HostCopy vector(backend_, vector_, elements);
+  std::optional<exec::HostCopy> common;
   if (!in_place && !everywhere) common.emplace(backend_, sums_, elements);
   const bool gathers = request.collective == Collective::kAllGather;
-  HostCopy& sums = common ? *common : vector;
+  exec::HostCopy& sums = common ? *common : vector;
   // The buffer that this rank may write before the operation runs.
-  HostCopy& input = gathers ? sums : vector;
-  const Range written = gathers && common ? bucket.mine() : Range{0, elements};
+  exec::HostCopy& input = gathers ? sums : vector;
+  const collectives::Range written =
+      gathers && common ? bucket.mine() : collectives::Range{0, elements};
   verify(request, elements, bucket.mine(), {vector, sums, input, written}, run);
   const auto refill = [&] {
     // Sums of zeros stay zeros.
@@ -252,7 +256,7 @@ CollectiveTiming CollectiveBench::time(const CollectiveRequest& request, int rep
 template <typename Run>
 void CollectiveBench::verify(const CollectiveRequest& request,
                              int64_t elements,
-                             const Range& mine,
+                             const collectives::Range& mine,
                              const Buffers& buffers,
                              const Run& run) {
   const int ranks = topology_.ranks(), rank = communicators_.control.rank();
@@ -265,15 +269,15 @@ void CollectiveBench::verify(const CollectiveRequest& request,
     buffers.input.data()[i] = !gathers ? numbers.term(i, rank) : own ? numbers.sum(i) : -1;
   }
   buffers.input.write();
-  run_on_all(communicators_.control, [] {});
+  collectives::run_on_all(communicators_.control, [] {});
   run();
   const bool parts = request.collective == Collective::kReduceScatter;
   const bool sums = request.collective != Collective::kBroadcast;
-  HostCopy& output = sums && !parts ? buffers.sums : buffers.vector;
+  exec::HostCopy& output = sums && !parts ? buffers.sums : buffers.vector;
   output.read();
-  const Range found = parts ? mine : Range{0, elements};
+  const collectives::Range found = parts ? mine : collectives::Range{0, elements};
   // No rank continues while another still reads.
-  run_on_all(communicators_.control, [&] {
+  collectives::run_on_all(communicators_.control, [&] {
     for (int64_t i = found.begin; i < found.end; ++i) {
       const float wanted = sums ? numbers.sum(i) : numbers.term(i, 0);
       if (output.data()[i] == wanted) continue;
@@ -324,4 +328,4 @@ std::vector<double> CollectiveBench::repeat(const Run& run, const Refill& refill
   return own;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "collectives/layout/topology.h"
 #include "runtime/exec/host_copy.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 enum class Collective { kReduceScatter, kAllGather, kAllReduce, kBroadcast };
 // "reduce_scatter", ...
@@ -41,16 +41,16 @@ struct CollectiveTiming {
 int64_t elements_of(const CollectiveRequest& request, int ranks);
 
 // The device memory that a CollectiveBench needs for vectors of up to `elements` floats.
-size_t collective_bench_bytes(int64_t elements, const Topology& topology);
+size_t collective_bench_bytes(int64_t elements, const collectives::Topology& topology);
 
 // Times collective operations one after the other, all in the same buffers.
 class CollectiveBench {
  public:
   // Allocates vectors of up to `max_elements` floats from the backend's reserved memory or, if the
   // topology shares memory, from the node's.
-  CollectiveBench(const RankCommunicators& communicators,
-                  Backend& backend,
-                  const Topology& topology,
+  CollectiveBench(const collectives::RankCommunicators& communicators,
+                  exec::Backend& backend,
+                  const collectives::Topology& topology,
                   int64_t max_elements);
   // Runs the operation once on numbers whose sum is exact in any order and checks every element of
   // the result on this rank; then times it `repeats` times. Collective. Throws NumericError if an
@@ -60,26 +60,26 @@ class CollectiveBench {
  private:
   // The buffers, as copied to the host.
   struct Buffers {
-    HostCopy& vector;
-    HostCopy& sums;   // of the gather; `vector` if there is no separate buffer
-    HostCopy& input;  // what this rank writes before the operation runs,
-    Range written;    // and which part of it
+    exec::HostCopy& vector;
+    exec::HostCopy& sums;        // of the gather; `vector` if there is no separate buffer
+    exec::HostCopy& input;       // what this rank writes before the operation runs,
+    collectives::Range written;  // and which part of it
   };
   template <typename Run>
   void verify(const CollectiveRequest& request,
               int64_t elements,
-              const Range& mine,
+              const collectives::Range& mine,
               const Buffers& buffers,
               const Run& run);
   template <typename Run, typename Refill>
   std::vector<double> repeat(const Run& run, const Refill& refill, int repeats);
 
-  RankCommunicators communicators_;
-  Backend& backend_;
-  Topology topology_;
+  collectives::RankCommunicators communicators_;
+  exec::Backend& backend_;
+  collectives::Topology topology_;
   float *vector_, *sums_;
   float* staging_;
   int64_t max_elements_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

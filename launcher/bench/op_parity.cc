@@ -16,16 +16,16 @@
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // The limit relative to the L2 norm of an output. Products and sums keep 24 bits. Values stored in
 // 16 bits lose up to half a unit in the last place, and so do the probabilities that cuDNN's
 // attention rounds. TF32 has FP16's mantissa.
-double limit_for(const ParityMode& mode, OpKind kind) {
+double limit_for(const ParityMode& mode, graph::OpKind kind) {
   // Attention's gradients of the scores, small differences of large sums, are rounded to 16 bits
   // too.
-  const double times = kind == OpKind::kAttentionBackward ? 2 : 1;
+  const double times = kind == graph::OpKind::kAttentionBackward ? 2 : 1;
   switch (mode.tf32 ? DType::kF16 : mode.compute) {
     case DType::kBF16: return 1e-2 * times;
     case DType::kF16: return 2e-3 * times;
@@ -37,17 +37,17 @@ double limit_for(const ParityMode& mode, OpKind kind) {
 // inputs that the CPU's lacks; otherwise both have the same ops and tensors in the same order.
 class Pair {
  public:
-  Pair(const ParityCase& test, Device& device, const ParityMode& mode)
+  Pair(const ParityCase& test, exec::Device& device, const ParityMode& mode)
       : mode_(mode),
         cpu_graph_(graph_of(test, DType::kF32, 1)),
         device_graph_(graph_of(test, mode.compute, device.ops().logits_alignment)),
         cpu_backend_(cpu::make_backend()),
         device_backend_(device.make_backend({.tf32 = mode.tf32, .compute = mode.compute})) {
     device_backend_->reserve(device.ops().workspace_bytes +
-                             OpRunner::device_bytes(device_graph_, device.ops()));
+                             exec::OpRunner::device_bytes(device_graph_, device.ops()));
     cpu_.emplace(cpu_graph_, *cpu_backend_);
     device_.emplace(device_graph_, *device_backend_);
-    for (OpRunner* runner : {&*cpu_, &*device_})
+    for (exec::OpRunner* runner : {&*cpu_, &*device_})
       runner->begin({.seed = 3,
                      .step = 5,
                      .lane = 1,
@@ -59,18 +59,18 @@ class Pair {
   std::vector<OpDeviation> compare(int64_t classes, const std::vector<std::string>& skipped) {
     for (const std::string& name : skipped) {
       const bool is_kind = name.find(' ') == std::string::npos;
-      if (!is_kind && std::none_of(cpu_graph_.ops.begin(), cpu_graph_.ops.end(), [&](const Op& op) {
-            return full_name(op) == name;
-          }))
+      if (!is_kind && std::none_of(cpu_graph_.ops.begin(),
+                                   cpu_graph_.ops.end(),
+                                   [&](const graph::Op& op) { return full_name(op) == name; }))
         throw ConfigError("--skip-op: no op is called '{}'", name);
     }
     fill(classes);
     std::vector<OpDeviation> found;
     size_t mine = 0;
     for (size_t i = 0; i < device_graph_.ops.size(); ++i) {
-      const Op& op = device_graph_.ops[i];
+      const graph::Op& op = device_graph_.ops[i];
       try {
-        if (op.kind == OpKind::kCast) {
+        if (op.kind == graph::OpKind::kCast) {
           device_->run(i);
           device_backend_->synchronize();
         } else if (is_skipped(op, skipped)) {
@@ -87,8 +87,8 @@ class Pair {
   }
 
  private:
-  static Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
-    GraphOptions options(test.purpose);
+  static graph::Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
+    graph::GraphOptions options(test.purpose);
     options.compute = compute;
     options.logits_alignment = logits_alignment;
     options.lanes = test.lanes;
@@ -114,12 +114,12 @@ class Pair {
     }
   }
 
-  static bool is_variance(const Tensor& parameter) {
+  static bool is_variance(const graph::Tensor& parameter) {
     return parameter.running_momentum > 0 && parameter.initializer.value > 0;
   }
 
   std::vector<double> random(TensorId id, int64_t classes, double size) const {
-    const Tensor& tensor = cpu_graph_[id];
+    const graph::Tensor& tensor = cpu_graph_[id];
     const RngStream stream{7, 0, 0, static_cast<uint32_t>(id)};
     std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
     const auto bound = static_cast<uint32_t>(classes > 0 ? classes : 2);
@@ -140,13 +140,13 @@ class Pair {
     cpu_->write(cpu, device_->read(device));
   }
 
-  static std::string full_name(const Op& op) {
-    return fmt::format("{} {}", name_of(op.kind), op.name);
+  static std::string full_name(const graph::Op& op) {
+    return fmt::format("{} {}", graph::name_of(op.kind), op.name);
   }
 
-  bool is_skipped(const Op& op, const std::vector<std::string>& skipped) const {
+  bool is_skipped(const graph::Op& op, const std::vector<std::string>& skipped) const {
     const auto named = [&](const std::string& name) {
-      return name == full_name(op) || name == name_of(op.kind);
+      return name == full_name(op) || name == graph::name_of(op.kind);
     };
     return std::any_of(skipped.begin(), skipped.end(), named) ||
            std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId id) {
@@ -156,12 +156,12 @@ class Pair {
 
   // Replaces the device's outputs by the CPU's.
   void skip_op(size_t mine, size_t its) {
-    const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
+    const graph::Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
     cpu_->run(mine);
     for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
       const TensorId cpu = cpu_op.outputs.at(k), device = device_op.outputs.at(k);
       if (cpu == kNoTensor) continue;
-      if (is_private(cpu_op, OutputName::at(k)))
+      if (is_private(cpu_op, graph::OutputName::at(k)))
         absent_.insert(device);
       else
         device_->write(device, cpu_->read(cpu));
@@ -169,19 +169,19 @@ class Pair {
   }
 
   // What attention's forward pass saves for its backward pass has no common format.
-  static bool is_private(const Op& op, OutputName output) {
-    return op.kind == OpKind::kAttention && output == AttentionOut::kLogSumExp;
+  static bool is_private(const graph::Op& op, graph::OutputName output) {
+    return op.kind == graph::OpKind::kAttention && output == graph::AttentionOut::kLogSumExp;
   }
 
   void compare_op(size_t mine, size_t its, std::vector<OpDeviation>& found) {
-    const Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
+    const graph::Op &cpu_op = cpu_graph_.ops[mine], &device_op = device_graph_.ops[its];
     LOCKSTEP_CHECK(cpu_op.kind == device_op.kind && cpu_op.name == device_op.name);
     cpu_->run(mine);
     device_->run(its);
     for (size_t k = 0; k < cpu_op.outputs.size(); ++k) {
       const TensorId cpu = cpu_op.outputs.at(k), device = device_op.outputs.at(k);
       if (cpu == kNoTensor) continue;
-      if (is_private(cpu_op, OutputName::at(k))) continue;
+      if (is_private(cpu_op, graph::OutputName::at(k))) continue;
       const std::vector<double> expected = cpu_->read(cpu), got = device_->read(device);
       found.push_back(
           {full_name(cpu_op),
@@ -197,8 +197,8 @@ class Pair {
   // of a norm's parameters do. Such a sum may be almost zero; its error is then the rounding of its
   // terms, whose norm is about that of d_y.
   bool sums_rows(TensorId output) const {
-    const Tensor& tensor = cpu_graph_[output];
-    return tensor.role == Role::kParameterGradient && tensor.shape.rank() == 1;
+    const graph::Tensor& tensor = cpu_graph_[output];
+    return tensor.role == graph::Role::kParameterGradient && tensor.shape.rank() == 1;
   }
 
   double squares_of(TensorId id) {
@@ -222,9 +222,9 @@ class Pair {
   }
 
   const ParityMode& mode_;
-  Graph cpu_graph_, device_graph_;
-  std::unique_ptr<Backend> cpu_backend_, device_backend_;
-  std::optional<OpRunner> cpu_, device_;
+  graph::Graph cpu_graph_, device_graph_;
+  std::unique_ptr<exec::Backend> cpu_backend_, device_backend_;
+  std::optional<exec::OpRunner> cpu_, device_;
   std::set<TensorId> absent_;  // outputs of skipped ops that the CPU cannot replace
 };
 
@@ -233,15 +233,16 @@ class Pair {
 namespace {
 
 // Two parts of every attention layer have LoRA, and nothing else is trained.
-void add_lora(GraphOptions& options) {
+void add_lora(graph::GraphOptions& options) {
   options.lora.rank = 8;
-  options.lora.parts = [](const std::string& weight, int64_t rows) -> std::vector<OutputRows> {
+  options.lora.parts = [](const std::string& weight,
+                          int64_t rows) -> std::vector<graph::OutputRows> {
     if (weight.find("attn") == std::string::npos || rows < 32) return {};
     const int64_t part = rows / 32 * 8;
     return {{0, part}, {2 * part, part}};
   };
-  options.prepare_parameters = [](Graph& graph) {
-    for (const TensorId id : graph.parameters) graph[id].frozen = !is_lora(graph[id].name);
+  options.prepare_parameters = [](graph::Graph& graph) {
+    for (const TensorId id : graph.parameters) graph[id].frozen = !graph::is_lora(graph[id].name);
   };
 }
 
@@ -249,14 +250,15 @@ void add_lora(GraphOptions& options) {
 
 std::vector<ParityCase> parity_cases() {
   std::vector<ParityCase> cases;
-  for (const SmallModel& small : small_models()) {
+  for (const models::SmallModel& small : models::small_models()) {
     if (small.name == "gpt odd")
       cases.push_back({"LoRA of " + small.name,
-                       [small](GraphOptions options) {
+                       [small](graph::GraphOptions options) {
                          add_lora(options);
                          options.packed = small.packed;
                          options.loss_rows = small.loss_rows;
-                         return build_model(small.config, small.io, small.lane_batch, options);
+                         return models::build_model(
+                             small.config, small.io, small.lane_batch, options);
                        },
                        small.lane_batch,
                        small.io.classes,
@@ -264,10 +266,11 @@ std::vector<ParityCase> parity_cases() {
                        small.mix,
                        small.lanes});
     cases.push_back({small.name,
-                     [small](GraphOptions options) {
+                     [small](graph::GraphOptions options) {
                        options.packed = small.packed;
                        options.loss_rows = small.loss_rows;
-                       return build_model(small.config, small.io, small.lane_batch, options);
+                       return models::build_model(
+                           small.config, small.io, small.lane_batch, options);
                      },
                      small.lane_batch,
                      small.io.classes,
@@ -277,10 +280,10 @@ std::vector<ParityCase> parity_cases() {
   }
   for (const auto& [name, lanes] : {std::pair("images", 1), std::pair("images of five lanes", 5)}) {
     cases.push_back({name,
-                     [](const GraphOptions& options) { return images_graph(4, options); },
+                     [](const graph::GraphOptions& options) { return images_graph(4, options); },
                      4,
                      kImagesClasses,
-                     Purpose::kTraining,
+                     graph::Purpose::kTraining,
                      0.75f,
                      lanes});
   }
@@ -295,10 +298,10 @@ std::vector<ParityMode> parity_modes() {
 }
 
 std::vector<OpDeviation> compare_ops(const ParityCase& test,
-                                     Device& device,
+                                     exec::Device& device,
                                      const ParityMode& mode,
                                      const std::vector<std::string>& skipped) {
   return Pair(test, device, mode).compare(test.classes, skipped);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

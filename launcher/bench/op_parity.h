@@ -8,7 +8,7 @@
 #include "runtime/exec/device.h"
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The deviation of one output of one op from the CPU's.
 struct OpDeviation {
@@ -21,10 +21,10 @@ struct OpDeviation {
 
 struct ParityCase {
   std::string name;
-  std::function<Graph(const GraphOptions&)> build;  // of one lane
+  std::function<graph::Graph(const graph::GraphOptions&)> build;  // of one lane
   int64_t lane_batch;
   int64_t classes;  // limit of token ids and labels; 0 if there are none
-  Purpose purpose = Purpose::kTraining;
+  graph::Purpose purpose = graph::Purpose::kTraining;
   float mix = 1;  // LaneContext::mix
   int lanes = 1;  // over which synchronised norms compute their statistics
 };
@@ -47,8 +47,8 @@ std::vector<ParityMode> parity_modes();
 // as "attention transformer.h.0.attn". Ops in `skipped`, by name or kind, do not run on the device;
 // the ops after them get the CPU's outputs instead, and are skipped too if that is impossible.
 std::vector<OpDeviation> compare_ops(const ParityCase& test,
-                                     Device& device,
+                                     exec::Device& device,
                                      const ParityMode& mode,
                                      const std::vector<std::string>& skipped = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

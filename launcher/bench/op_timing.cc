@@ -12,13 +12,13 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Microseconds of one run of `work`: the median of `repeats` measurements of several runs each.
-double time_us(Backend& backend, int repeats, const std::function<void()>& work) {
+double time_us(exec::Backend& backend, int repeats, const std::function<void()>& work) {
   constexpr int kRuns = 50;
-  const std::unique_ptr<RepeatedWork> repeated = backend.repeated_work();
+  const std::unique_ptr<exec::RepeatedWork> repeated = backend.repeated_work();
   const auto runs = [&] {
     for (int i = 0; i < kRuns; ++i) work();
   };
@@ -36,9 +36,9 @@ double time_us(Backend& backend, int repeats, const std::function<void()>& work)
 
 // Fills parameters and inputs with random values, then runs every op, so that all tensors have the
 // values of a step.
-void run_once(const Graph& graph, OpRunner& runner) {
+void run_once(const graph::Graph& graph, exec::OpRunner& runner) {
   const auto fill = [&](TensorId id, double size) {
-    const Tensor& tensor = graph[id];
+    const graph::Tensor& tensor = graph[id];
     std::vector<double> values(static_cast<size_t>(tensor.shape.elements()));
     for (size_t i = 0; i < values.size(); ++i) {
       const uint32_t word = philox_word({11, 0, 0, static_cast<uint32_t>(id)}, i);
@@ -56,14 +56,14 @@ void run_once(const Graph& graph, OpRunner& runner) {
     const int64_t width = shape.rank() > 1 ? shape.elements() / shape[0] : shape[0];
     fill(id, 1.7 / std::sqrt(static_cast<double>(width)));
   }
-  runner.begin(
-      {.seed = 1,
-       .valid_rows = graph.shape(graph.inputs[GraphIn::kInput])[0] * graph.loss_rows_per_sample,
-       .gradient_scale = 1e-4f});
+  runner.begin({.seed = 1,
+                .valid_rows = graph.shape(graph.inputs[graph::GraphIn::kInput])[0] *
+                              graph.loss_rows_per_sample,
+                .gradient_scale = 1e-4f});
   for (size_t i = 0; i < graph.ops.size(); ++i) runner.run(i);
 }
 
-std::string shapes_of(const Graph& graph, const Op& op) {
+std::string shapes_of(const graph::Graph& graph, const graph::Op& op) {
   std::string text;
   for (TensorId id : op.inputs) {
     if (id == kNoTensor) continue;
@@ -75,24 +75,26 @@ std::string shapes_of(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-std::vector<OpTiming> time_ops(const Graph& graph,
-                               Device& device,
-                               const BackendRequest& request,
+std::vector<OpTiming> time_ops(const graph::Graph& graph,
+                               exec::Device& device,
+                               const exec::BackendRequest& request,
                                int repeats) {
-  const std::unique_ptr<Backend> backend = device.make_backend(request);
-  backend->reserve(device.ops().workspace_bytes + OpRunner::device_bytes(graph, device.ops()));
-  OpRunner runner(graph, *backend);
+  const std::unique_ptr<exec::Backend> backend = device.make_backend(request);
+  backend->reserve(device.ops().workspace_bytes +
+                   exec::OpRunner::device_bytes(graph, device.ops()));
+  exec::OpRunner runner(graph, *backend);
   run_once(graph, runner);
   std::vector<OpTiming> timings;
   std::map<std::string, size_t> known;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
-    OpTiming timing{name_of(op.kind), shapes_of(graph, op)};
+    const graph::Op& op = graph.ops[i];
+    OpTiming timing{graph::name_of(op.kind), shapes_of(graph, op)};
     const auto [at, fresh] = known.try_emplace(timing.op + timing.shapes, timings.size());
     if (fresh) {
       timing.us = time_us(*backend, repeats, [&] { runner.run(i); });
-      timing.gbytes_per_s = static_cast<double>(bytes_moved(graph, op)) / timing.us / 1e3;
-      timing.tflops = static_cast<double>(schema_of(op.kind).flops(graph, op)) / timing.us / 1e6;
+      timing.gbytes_per_s = static_cast<double>(graph::bytes_moved(graph, op)) / timing.us / 1e3;
+      timing.tflops =
+          static_cast<double>(graph::schema_of(op.kind).flops(graph, op)) / timing.us / 1e6;
       timings.push_back(timing);
     }
     ++timings[at->second].count;
@@ -100,12 +102,15 @@ std::vector<OpTiming> time_ops(const Graph& graph,
   return timings;
 }
 
-Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf16x3, int repeats) {
+Ceilings measure_ceilings(exec::Device& device,
+                          const exec::BackendRequest& request,
+                          bool bf16x3,
+                          int repeats) {
   const bool gpu = device.ops().separate_memory;
   Ceilings ceilings;
   {
     const size_t bytes = gpu ? size_t{512} << 20 : size_t{64} << 20;
-    const std::unique_ptr<Backend> backend = device.make_backend(request);
+    const std::unique_ptr<exec::Backend> backend = device.make_backend(request);
     backend->reserve(device.ops().workspace_bytes + 2 * bytes);
     std::byte* const from = backend->allocate(bytes, "the copy");
     std::byte* const to = backend->allocate(bytes, "the copy");
@@ -113,18 +118,18 @@ Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf
     ceilings.copy_gbytes_per_s = 2 * static_cast<double>(bytes) / us / 1e3;
   }
   const int64_t size = gpu ? 8192 : 1024;
-  GraphOptions options(Purpose::kInference);
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.compute = request.compute;
   options.bf16x3 = bf16x3;
-  GraphBuilder builder(options);
+  graph::GraphBuilder builder(options);
   const TensorId x = ops::cast(builder, "rounded", builder.input("x", {size, size}, DType::kF32));
   const TensorId weight = builder.parameter("weight", {size, size}, {}, true);
   const TensorId bias = builder.parameter("bias", {size}, {}, false);
   builder.keep(ops::linear(builder, "product", x, weight, bias, Activation::kNone));
-  const Graph graph = std::move(builder).finish();
+  const graph::Graph graph = std::move(builder).finish();
   for (const OpTiming& timing : time_ops(graph, device, request, repeats))
     ceilings.matmul_tflops = std::max(ceilings.matmul_tflops, timing.tflops);
   return ceilings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

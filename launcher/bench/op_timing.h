@@ -6,7 +6,7 @@
 
 #include "runtime/exec/device.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // All ops of one kind and shape.
 struct OpTiming {
@@ -24,10 +24,13 @@ struct Ceilings {
 };
 
 // `graph` is in the type `compute`. Needs the device for itself while it runs.
-std::vector<OpTiming> time_ops(const Graph& graph,
-                               Device& device,
-                               const BackendRequest& request,
+std::vector<OpTiming> time_ops(const graph::Graph& graph,
+                               exec::Device& device,
+                               const exec::BackendRequest& request,
                                int repeats);
-Ceilings measure_ceilings(Device& device, const BackendRequest& request, bool bf16x3, int repeats);
+Ceilings measure_ceilings(exec::Device& device,
+                          const exec::BackendRequest& request,
+                          bool bf16x3,
+                          int repeats);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

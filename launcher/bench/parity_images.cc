@@ -13,14 +13,14 @@
 #include "runtime/graph/ops/rotary.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 class ImagesBuilder {
  public:
-  explicit ImagesBuilder(const GraphOptions& options) : builder_(options) {}
+  explicit ImagesBuilder(const graph::GraphOptions& options) : builder_(options) {}
 
-  Graph build(int64_t lane_batch) {
+  graph::Graph build(int64_t lane_batch) {
     const TensorId pixels = builder_.input("images", {lane_batch, 27, 25, 3}, DType::kU8);
     const TensorId labels = builder_.input("labels", {lane_batch}, DType::kI32);
     TensorId x = ops::image_normalize(
@@ -30,16 +30,16 @@ class ImagesBuilder {
     x = ops::max_pool(builder_, "largest", x, {{3, 3}, {2, 2}, {1, 1}, true});
     const TensorId shortcut = x;
     x = norm("norm1", x, kNoTensor, Activation::kNone);
-    Conv2dAttributes grouped = strided(1, {1, 1}, Activation::kNone);
+    graph::Conv2dAttributes grouped = strided(1, {1, 1}, Activation::kNone);
     grouped.groups = 2;
     // Without a bias: before a norm its gradient is zero except for rounding.
     x = conv("grouped", x, 16, {3, 3}, grouped, false);
     x = norm("norm2", x, shortcut, Activation::kNone);
     x = ops::local_response_norm(builder_, "response", x, {5, 1e-1f, 0.75f, 2});
-    Conv2dAttributes dilated = strided(1, {2, 2}, Activation::kTanh);
+    graph::Conv2dAttributes dilated = strided(1, {2, 2}, Activation::kTanh);
     dilated.dilation = {2, 2};
     x = conv("dilated", x, 24, {3, 3}, dilated, true);
-    Conv2dAttributes depthwise = strided(1, {1, 1}, Activation::kNone);
+    graph::Conv2dAttributes depthwise = strided(1, {1, 1}, Activation::kNone);
     depthwise.groups = 24;
     x = conv("depthwise", x, 24, {3, 3}, depthwise, false);
     x = ops::avg_pool(builder_, "mean", x, {{3, 2}, {2, 2}, {1, 1}, false});
@@ -66,14 +66,16 @@ class ImagesBuilder {
     x = ops::linear(
         builder_, "head", x, weight, parameter("head.bias", {kImagesClasses}), Activation::kNone);
     ops::softmax_cross_entropy(builder_, x, labels, 0);
-    Graph graph = std::move(builder_).finish();
-    if (graph.purpose == Purpose::kTraining) differentiate(graph);
+    graph::Graph graph = std::move(builder_).finish();
+    if (graph.purpose == graph::Purpose::kTraining) graph::differentiate(graph);
     return graph;
   }
 
  private:
-  static Conv2dAttributes strided(int64_t stride, Extent2d padding, Activation activation) {
-    Conv2dAttributes attributes;
+  static graph::Conv2dAttributes strided(int64_t stride,
+                                         graph::Extent2d padding,
+                                         Activation activation) {
+    graph::Conv2dAttributes attributes;
     attributes.stride = {stride, stride};
     attributes.padding = padding;
     attributes.activation = activation;
@@ -89,8 +91,8 @@ class ImagesBuilder {
   TensorId conv(const std::string& name,
                 TensorId x,
                 int64_t outputs,
-                Extent2d kernel,
-                const Conv2dAttributes& attributes,
+                graph::Extent2d kernel,
+                const graph::Conv2dAttributes& attributes,
                 bool bias) {
     const int64_t channels = builder_.graph().shape(x).columns() / attributes.groups;
     const TensorId weight =
@@ -109,19 +111,19 @@ class ImagesBuilder {
     parameters.beta = parameter(name + ".bias", shape);
     parameters.running_mean = builder_.running_statistic(name + ".mean", shape, 0, 0.1f);
     parameters.running_variance = builder_.running_statistic(name + ".var", shape, 1, 0.1f);
-    BatchNormAttributes attributes;
+    graph::BatchNormAttributes attributes;
     attributes.activation = activation;
     attributes.synchronised = true;  // if there are several lanes
     return ops::batch_norm(builder_, name, x, delta, parameters, attributes);
   }
 
-  GraphBuilder builder_;
+  graph::GraphBuilder builder_;
 };
 
 }  // namespace
 
-Graph images_graph(int64_t lane_batch, const GraphOptions& options) {
+graph::Graph images_graph(int64_t lane_batch, const graph::GraphOptions& options) {
   return ImagesBuilder(options).build(lane_batch);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

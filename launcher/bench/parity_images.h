@@ -6,11 +6,11 @@
 
 #include "runtime/graph/builder.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 inline constexpr int64_t kImagesClasses = 7;
 
 // For `lane_batch` images of 27 x 25 x 3. With a backward pass if the purpose is training.
-Graph images_graph(int64_t lane_batch, const GraphOptions& options);
+graph::Graph images_graph(int64_t lane_batch, const graph::GraphOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/train/trainer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Steps of a trial: the first ones fill caches and the loader's ring, and record CUDA graphs.
@@ -27,17 +27,17 @@ double median(std::vector<double> values) {
 }
 
 // The run with buckets of this size; nothing, on all ranks, if it does not fit into memory then.
-std::optional<PreparedRun> trial_of(RankContext& rank,
-                                    const PreparedRun& prepared,
-                                    double bucket_mib) {
-  PreparedRun trial;
+std::optional<run::PreparedRun> trial_of(RankContext& rank,
+                                         const run::PreparedRun& prepared,
+                                         double bucket_mib) {
+  run::PreparedRun trial;
   try {
-    run_on_all(rank.communicator(), [&] {
-      trial = with_buckets(prepared, bucket_mib);
+    collectives::run_on_all(rank.communicator(), [&] {
+      trial = run::with_buckets(prepared, bucket_mib);
       trial.recorded.output.timeline = false;
       rank.require_memory(trial);
     });
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     if (error.code() != ExitCode::kMemory) throw;
     return std::nullopt;
   }
@@ -47,23 +47,25 @@ std::optional<PreparedRun> trial_of(RankContext& rank,
 // Milliseconds of each step of the run as it is planned; fewer than `steps` if the ranks are asked
 // to stop meanwhile. Throws AgreedError if there is no memory.
 std::vector<double> train_steps(RankContext& rank,
-                                const PreparedRun& trial,
+                                const run::PreparedRun& trial,
                                 int64_t steps,
-                                std::unique_ptr<NodeMemory>& node) {
-  Communicator& communicator = rank.communicator();
+                                std::unique_ptr<collectives::NodeMemory>& node) {
+  collectives::Communicator& communicator = rank.communicator();
   if (trial.plan.sharding.topology.shares_memory) {
-    node = NodeMemory::join(communicator, rank.placed);
-    if (node == nullptr) throw AgreedError(ExitCode::kMemory, "no memory to share");
-    allocate_shared(*node, trial.plan);
+    node = collectives::NodeMemory::join(communicator, rank.placed);
+    if (node == nullptr) throw collectives::AgreedError(ExitCode::kMemory, "no memory to share");
+    train::allocate_shared(*node, trial.plan);
   }
   rank.device.open(trial.recorded, trial.graphs->training, trial.plan.sharding.topology);
-  const RunContext context =
-      context_of(trial, communicator, rank.device.slices(), rank.device.backend(), node.get());
-  std::unique_ptr<Trainer> trainer;
-  run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(context); });
+  const train::RunContext context =
+      run::context_of(trial, communicator, rank.device.slices(), rank.device.backend(), node.get());
+  std::unique_ptr<train::Trainer> trainer;
+  collectives::run_on_all(communicator,
+                          [&] { trainer = std::make_unique<train::Trainer>(context); });
   trainer->start("none");
   std::vector<double> times = trainer->time_steps(steps);
-  run_on_all(communicator, [] {});  // a barrier: no rank reads another's memory any more
+  collectives::run_on_all(communicator,
+                          [] {});  // a barrier: no rank reads another's memory any more
   return times;
 }
 
@@ -72,21 +74,21 @@ struct Timing {
   std::optional<double> step_ms;  // nothing if the ranks are asked to stop meanwhile
 };
 
-Timing time_steps(RankContext& rank, const PreparedRun& trial) {
+Timing time_steps(RankContext& rank, const run::PreparedRun& trial) {
   const int64_t steps = steps_of_trial(trial.config);
-  std::unique_ptr<NodeMemory> node;
+  std::unique_ptr<collectives::NodeMemory> node;
   std::vector<double> times;
   Timing timing;
   try {
     times = train_steps(rank, trial, steps, node);
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     if (error.code() != ExitCode::kMemory) throw;
     timing.fits = false;
   }
   rank.device.close();
   node.reset();
   // Memory that a rank has not freed yet counts as taken for the others.
-  run_on_all(rank.communicator(), [] {});
+  collectives::run_on_all(rank.communicator(), [] {});
   if (static_cast<int64_t>(times.size()) < steps) return timing;
   times.erase(times.begin(), times.begin() + std::min(kWarmSteps, steps - 1));
   timing.step_ms = median(times);
@@ -95,13 +97,14 @@ Timing time_steps(RankContext& rank, const PreparedRun& trial) {
 
 // The trials of all candidates that give other buckets than those before; nothing if the ranks are
 // asked to stop before the last one.
-std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank, const PreparedRun& prepared) {
+std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank,
+                                                  const run::PreparedRun& prepared) {
   std::vector<BucketTrial> trials;
-  std::vector<std::vector<Range>> tried;
+  std::vector<std::vector<collectives::Range>> tried;
   for (const double bucket_mib : bucket_candidates(prepared.defaults.bucket_mib)) {
-    const std::optional<PreparedRun> trial = trial_of(rank, prepared, bucket_mib);
+    const std::optional<run::PreparedRun> trial = trial_of(rank, prepared, bucket_mib);
     if (!trial) continue;
-    const std::vector<Range>& buckets = trial->plan.layout.buckets;
+    const std::vector<collectives::Range>& buckets = trial->plan.layout.buckets;
     if (std::find(tried.begin(), tried.end(), buckets) != tried.end()) continue;
     tried.push_back(buckets);
     const Timing timing = time_steps(rank, *trial);
@@ -114,21 +117,23 @@ std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank, const Prepa
 
 // Whether the run's folder has checkpoints. If it has none, its record is of another run and is
 // removed.
-bool has_checkpoints(RankContext& rank, const PreparedRun& prepared, const std::string& resume) {
+bool has_checkpoints(RankContext& rank,
+                     const run::PreparedRun& prepared,
+                     const std::string& resume) {
   std::string checkpoints;
-  run_on_root(rank.communicator(), [&] {
+  collectives::run_on_root(rank.communicator(), [&] {
     const std::filesystem::path folder = prepared.config.output.run_dir;
-    if (!list_checkpoints(folder / "checkpoints").empty()) {
+    if (!checkpoint::list_checkpoints(folder / "checkpoints").empty()) {
       checkpoints = "some";
     } else if (resume == "none" || resume == "auto") {
       remove_bucket_record(folder);
     }
   });
-  return !broadcast_text(rank.communicator(), checkpoints).empty();
+  return !collectives::broadcast_text(rank.communicator(), checkpoints).empty();
 }
 
 // Times the candidates and returns the fastest. Only rank 0's result counts.
-double tune(RankContext& rank, const PreparedRun& prepared) {
+double tune(RankContext& rank, const run::PreparedRun& prepared) {
   const double planned = prepared.defaults.bucket_mib;
   const double start_ms = now_ms();
   log_info("comm.tune_buckets: trying sizes of buckets, {} steps of the run with each",
@@ -146,7 +151,7 @@ double tune(RankContext& rank, const PreparedRun& prepared) {
                                             return a.step_ms < b.step_ms;
                                           })
                              ->bucket_mib;
-  run_on_root(rank.communicator(), [&] {
+  collectives::run_on_root(rank.communicator(), [&] {
     const std::filesystem::path folder = prepared.config.output.run_dir;
     try {
       write_bucket_record(folder, {fastest, rank.communicator().size(), *trials});
@@ -165,9 +170,9 @@ double tune(RankContext& rank, const PreparedRun& prepared) {
 
 // The size that the folder has on record or, if there is none, the planned one. Only rank 0's
 // result counts.
-double recorded(RankContext& rank, const PreparedRun& prepared) {
+double recorded(RankContext& rank, const run::PreparedRun& prepared) {
   double bucket_mib = prepared.defaults.bucket_mib;
-  run_on_root(rank.communicator(), [&] {
+  collectives::run_on_root(rank.communicator(), [&] {
     const std::filesystem::path folder = prepared.config.output.run_dir;
     const std::optional<BucketRecord> record = read_bucket_record(folder);
     if (record) bucket_mib = record->bucket_mib;
@@ -183,9 +188,9 @@ double recorded(RankContext& rank, const PreparedRun& prepared) {
 }  // namespace
 
 double choose_bucket_mib(RankContext& rank,
-                         const PreparedRun& prepared,
+                         const run::PreparedRun& prepared,
                          const std::string& resume) {
-  Communicator& communicator = rank.communicator();
+  collectives::Communicator& communicator = rank.communicator();
   const double planned = prepared.defaults.bucket_mib;
   const bool begun = has_checkpoints(rank, prepared, resume);
   if (communicator.size() == 1) {
@@ -199,4 +204,4 @@ double choose_bucket_mib(RankContext& rank,
   return bucket_mib;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

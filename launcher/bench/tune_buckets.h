@@ -7,7 +7,7 @@
 #include "launcher/ranks/rank_context.h"
 #include "runtime/run/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The size of buckets for a run that fits into memory and whose folder is open, the same on all
 // ranks. A new run trains some steps with each size that gives other buckets and fits into memory,
@@ -15,6 +15,8 @@ namespace lockstep {
 // are asked to stop meanwhile. A resumed run takes the size that its folder has on record.
 // `resume`: as train's --resume. The rank's device must be closed, and is closed on return. Rank 0
 // logs the choice. All ranks together; throws AgreedError.
-double choose_bucket_mib(RankContext& rank, const PreparedRun& prepared, const std::string& resume);
+double choose_bucket_mib(RankContext& rank,
+                         const run::PreparedRun& prepared,
+                         const std::string& resume);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

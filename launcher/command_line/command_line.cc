@@ -18,7 +18,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/streams.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 CLI::Option* add_target(CLI::App& app, const OptionSpec& spec) {
@@ -124,4 +124,4 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
   return parsed;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

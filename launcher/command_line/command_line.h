@@ -11,7 +11,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 class Session;
 
@@ -110,4 +110,4 @@ ParsedCommandLine parse_command_line(const CommandSpec& program,
                                      int argc,
                                      char** argv);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -13,7 +13,7 @@
 #include "launcher/command_line/unknown_words.h"
 #include "runtime/config/names.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -187,8 +187,8 @@ class WordReader {
     for (char& c : path)
       c = c == '/' || c == ':' ? '.'
                                : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (equals < word.size() && find_field(word.substr(0, equals)) == nullptr &&
-        find_field(path) != nullptr)
+    if (equals < word.size() && config::find_field(word.substr(0, equals)) == nullptr &&
+        config::find_field(path) != nullptr)
       return fmt::format("--set '{}': unknown field '{}'; did you mean --set {}{}?",
                          word,
                          word.substr(0, equals),
@@ -198,7 +198,8 @@ class WordReader {
     for (size_t next = word.find('=', equals + 1); equals < word.size() && next < word.size();
          next = word.find('=', next + 1)) {
       const size_t begin = word.find_last_of(" ,;", next) + 1;
-      if (begin <= equals + 1 || find_field(word.substr(begin, next - begin)) == nullptr) continue;
+      if (begin <= equals + 1 || config::find_field(word.substr(begin, next - begin)) == nullptr)
+        continue;
       const size_t end = word.find_last_not_of(" ,;", begin - 1);
       return fmt::format("--set '{}': two fields; did you mean --set {} --set {}?",
                          word,
@@ -359,4 +360,4 @@ std::string usage_error(const CommandSpec& program, const Words& words) {
   return WordReader(program, chosen, words).error();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -8,7 +8,7 @@
 
 #include "launcher/command_line/command_line.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The words with `help`, `help train`, `version` and `-V` as --help and --version.
 std::vector<std::string> with_usual_requests(const CommandSpec& program,
@@ -21,4 +21,4 @@ std::string help_of(const CommandSpec& program, const std::vector<std::string>& 
 // options.
 std::string usage_error(const CommandSpec& program, const std::vector<std::string>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

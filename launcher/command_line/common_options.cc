@@ -7,27 +7,28 @@
 #include "runtime/run/config_checks.h"
 #include "runtime/run/read_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kDeviceVariable = "LOCKSTEP_DEVICE";
 
 }  // namespace
 
-OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
+run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
   const std::optional<std::string> handed = handed_config();
-  return read_config_of(handed ? *handed : read_config_text(options.config), options, walltime);
+  return read_config_of(
+      handed ? *handed : config::read_config_text(options.config), options, walltime);
 }
 
-OpenedConfig read_config_of(const std::string& text,
-                            const CommonOptions& options,
-                            const std::string& walltime) {
-  const ConfigOverrides overrides = {.set = options.set,
-                                     .data_dir = options.data,
-                                     .run_dir = options.run_dir,
-                                     .walltime = walltime};
-  OpenedConfig opened = open_config(read_config(text, options.config, overrides));
-  check_config(opened);
+run::OpenedConfig read_config_of(const std::string& text,
+                                 const CommonOptions& options,
+                                 const std::string& walltime) {
+  const run::ConfigOverrides overrides = {.set = options.set,
+                                          .data_dir = options.data,
+                                          .run_dir = options.run_dir,
+                                          .walltime = walltime};
+  run::OpenedConfig opened = run::open_config(run::read_config(text, options.config, overrides));
+  run::check_config(opened);
   return opened;
 }
 
@@ -144,4 +145,4 @@ void add_common_options(CommandSpec& command, CommonOptions& options) {
   add_output_options(command, options);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

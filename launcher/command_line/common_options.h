@@ -7,7 +7,7 @@
 #include "launcher/command_line/command_line.h"
 #include "runtime/run/open_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Flags that every command about a run shares.
 struct CommonOptions {
@@ -25,11 +25,11 @@ struct CommonOptions {
 // Reads the config file, applies --set, --data, --run-dir and `walltime` (of --walltime), opens the
 // model, and runs all checks that need no data. A rank started by `launch` uses the text that
 // `launch` has read, even if the file has changed since. Throws ConfigError.
-OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
+run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
 // The same, with `text` in place of the file's contents.
-OpenedConfig read_config_of(const std::string& text,
-                            const CommonOptions& options,
-                            const std::string& walltime = "");
+run::OpenedConfig read_config_of(const std::string& text,
+                                 const CommonOptions& options,
+                                 const std::string& walltime = "");
 
 // Adds the flags for results and logging.
 void add_output_options(CommandSpec& command, CommonOptions& options);
@@ -52,4 +52,4 @@ void add_config_options(CommandSpec& command, CommonOptions& options);
 // Adds all shared flags to a command, including those above.
 void add_common_options(CommandSpec& command, CommonOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

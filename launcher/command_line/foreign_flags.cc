@@ -1,6 +1,6 @@
 #include "launcher/command_line/foreign_flags.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 const std::vector<ForeignFlags>& launcher_flags() {
   static const std::vector<ForeignFlags> flags = {
@@ -154,4 +154,4 @@ const std::vector<ForeignFlags>& trainer_flags() {
   return flags;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

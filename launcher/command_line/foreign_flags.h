@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct ForeignFlags {
   std::vector<std::string> names;
@@ -17,4 +17,4 @@ const std::vector<ForeignFlags>& launcher_flags();
 // Flags of other trainers.
 const std::vector<ForeignFlags>& trainer_flags();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kVariable = "LOCKSTEP_LAUNCH_CONFIG";  // value: a descriptor
@@ -55,4 +55,4 @@ std::optional<std::string> handed_config() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

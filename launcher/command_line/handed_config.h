@@ -8,7 +8,7 @@
 
 #include "runtime/base/file.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Makes a file in memory with this text, which child processes inherit. Throws IoError.
 std::unique_ptr<Descriptor> config_in_memory(const std::string& text);
@@ -18,4 +18,4 @@ std::string config_variable(const Descriptor& file);
 // The text passed to this process; nullopt if `launch` did not start it. Throws ConfigError.
 std::optional<std::string> handed_config();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -11,7 +11,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/field_search.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 template <typename Number>
@@ -86,10 +86,10 @@ std::string whole_hint(const std::string& text) {
 // The word that an option's `also` translates, or one that is similar.
 std::string word_hint(const OptionSpec& option, const OneOf& allowed, const std::string& text) {
   for (const std::string& other : option.rules.also)
-    if (other.starts_with(plain_flag(text) + "="))
+    if (other.starts_with(config::plain_flag(text) + "="))
       return fmt::format(" did you mean '{}'?", other.substr(other.find('=') + 1));
   if (text.size() < 4) return "";  // tpu is not a misspelt cpu
-  const std::string near = nearest(text, allowed.words);
+  const std::string near = config::nearest(text, allowed.words);
   return near.empty() ? "" : fmt::format(" did you mean '{}'?", near);
 }
 
@@ -176,4 +176,4 @@ std::string value_problem(const OptionSpec& option, std::string& text) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -5,7 +5,7 @@
 
 #include "launcher/command_line/command_line.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Returns "value is 'tpu'; allowed: auto, cpu, cuda" if `text` is not a value of the option;
 // otherwise empty, and `text` becomes a form that the parsing library reads as the same value:
@@ -18,4 +18,4 @@ std::string allowed_in_help(const OptionSpec& option);
 // The allowed values in words: "auto, cpu, cuda"; "a whole number, 1 or more".
 std::string allowed_in_words(const OptionSpec& option);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

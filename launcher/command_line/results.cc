@@ -19,7 +19,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kStandardOutput = "-";
@@ -79,7 +79,7 @@ void require_result_path(const char* flag, const std::string& path, const FileEn
     throw ConfigError(
         "{}: {}; allowed: an ordinary file in an existing folder", flag, error.what());
   }
-  const bool other = is_there(path) && !is_file(path);
+  const bool other = lockstep::is_there(path) && !is_file(path);
   if (other || !is_folder(folder) || ::access(folder.c_str(), W_OK) != 0)
     throw ConfigError(
         "{}: cannot write '{}'; allowed: an ordinary file in an existing folder", flag, path);
@@ -105,8 +105,10 @@ void write_json(const std::string& path, const Json& json, int indent) {
   if (!write_patiently(json_output, text)) throw IoError("write", "the standard output", errno);
 }
 
-void write_result(Communicator& communicator, const std::string& path, const Json& result) {
-  if (!path.empty()) run_on_root(communicator, [&] { write_json(path, result); });
+void write_result(collectives::Communicator& communicator,
+                  const std::string& path,
+                  const Json& result) {
+  if (!path.empty()) collectives::run_on_root(communicator, [&] { write_json(path, result); });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

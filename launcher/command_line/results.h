@@ -10,7 +10,7 @@
 #include "collectives/communicator.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // How the name of an output file may end, in upper or lower case: {".safetensors"}. The empty
 // ending stands for all names but those with the ending of another format.
@@ -33,6 +33,8 @@ void require_result_folder(const char* flag, const std::string& path);
 void write_json(const std::string& path, const Json& json, int indent = 2);
 
 // Rank 0 writes `result` to `path`, if not empty. All ranks throw if it fails.
-void write_result(Communicator& communicator, const std::string& path, const Json& result);
+void write_result(collectives::Communicator& communicator,
+                  const std::string& path,
+                  const Json& result);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -9,7 +9,7 @@
 
 #include "runtime/base/streams.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 bool output_closed = false;
@@ -55,4 +55,4 @@ std::string output_failure() {
   return lost.empty() ? "" : failure + ": " + lost;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Opens /dev/null on those of descriptors 0 to 2 that are closed: otherwise the next files would
 // get these numbers, and output would be written into them. From now on, output to `stdout` waits
@@ -16,4 +16,4 @@ bool output_was_closed();
 // gone; otherwise empty.
 std::string output_failure();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

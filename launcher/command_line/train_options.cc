@@ -7,10 +7,10 @@
 #include "runtime/base/error.h"
 #include "runtime/config/field_search.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 void check_train_options(const TrainOptions& options) {
-  const std::string word = plain_flag(options.resume);
+  const std::string word = config::plain_flag(options.resume);
   const auto is_one_of = [&](std::initializer_list<const char*> words) {
     return std::find(words.begin(), words.end(), word) != words.end();
   };
@@ -64,4 +64,4 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       {.also = {"time", "time_limit", "max_time"}});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

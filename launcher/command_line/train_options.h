@@ -7,7 +7,7 @@
 
 #include "launcher/command_line/common_options.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct TrainOptions {
   CommonOptions common;
@@ -22,4 +22,4 @@ void check_train_options(const TrainOptions& options);
 
 void add_train_options(CommandSpec& command, TrainOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -15,7 +15,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/parse.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -61,7 +61,7 @@ struct TypedFlag {
 TypedFlag typed_flag(const WordInPlace& place) {
   const std::string& word = place.words[place.at];
   const size_t equals = word.find('=');
-  TypedFlag flag{word.substr(0, equals), plain_flag(word.substr(0, equals)), {}, ""};
+  TypedFlag flag{word.substr(0, equals), config::plain_flag(word.substr(0, equals)), {}, ""};
   if (equals != std::string::npos) {
     flag.value = word.substr(equals + 1);
   } else if (place.at + 1 < place.words.size()) {
@@ -97,7 +97,7 @@ std::string suggest_option(const OptionSpec& option,
 // elsewhere.
 std::string own_flag(const CommandSpec& command, const TypedFlag& flag) {
   for (const OptionSpec& option : command.options)
-    if (plain_flag(option.name) == flag.plain && option.name[0] == '-')
+    if (config::plain_flag(option.name) == flag.plain && option.name[0] == '-')
       return suggest_option(option, flag);
   std::string found;
   for (const OptionSpec& option : command.options) {
@@ -119,11 +119,11 @@ std::string near_flag(const CommandSpec& command, const TypedFlag& flag) {
   if (flag.plain.size() < 3 || flag.plain.starts_with("no_")) return "";
   Words names{"help"};
   for (const OptionSpec& option : command.options) {
-    if (option.name[0] == '-') names.push_back(plain_flag(option.name));
+    if (option.name[0] == '-') names.push_back(config::plain_flag(option.name));
     for (const std::string& other : option.rules.also)
       names.push_back(other.substr(0, other.find('=')));
   }
-  const std::string near = nearest(flag.plain, names);
+  const std::string near = config::nearest(flag.plain, names);
   if (near == "help") return "did you mean --help?";
   return near.empty() ? "" : own_flag(command, {flag.word, near, flag.value, flag.config});
 }
@@ -132,7 +132,7 @@ std::string text_of_config(const WordInPlace& place) {
   for (const std::string& word : place.words) {
     if (!is_config_name(word) || !is_there(word)) continue;
     try {
-      return read_config_text(word);
+      return config::read_config_text(word);
     } catch (const std::exception&) {
       return "";  // only hints depend on it
     }
@@ -141,16 +141,16 @@ std::string text_of_config(const WordInPlace& place) {
 }
 
 // "did you mean --set train.epochs=3?" from the fields of the config.
-std::string suggest_fields(const std::vector<FieldMatch>& matches, const TypedFlag& flag) {
+std::string suggest_fields(const std::vector<config::FieldMatch>& matches, const TypedFlag& flag) {
   std::string list, but;
   if (!matches.empty() && matches.front().excluded) {
-    for (const FieldMatch& match : matches) append_item(list, match.path, " or ");
+    for (const config::FieldMatch& match : matches) append_item(list, match.path, " or ");
     return fmt::format("it would be {}, but the config has another section instead", list);
   }
-  for (const FieldMatch& match : matches) {
+  for (const config::FieldMatch& match : matches) {
     std::string value = match.value;
-    const std::string given = flag.value ? plain_flag(*flag.value) : "";
-    if (value.empty() && match.kind == FieldMatch::Kind::kSwitch)
+    const std::string given = flag.value ? config::plain_flag(*flag.value) : "";
+    if (value.empty() && match.kind == config::FieldMatch::Kind::kSwitch)
       value = given == "false" || given == "no" || given == "0" || given == "off" || given == "none"
                   ? "false"
                   : "true";
@@ -207,7 +207,7 @@ std::string assignment_flag(const CommandSpec& command, const TypedFlag& flag) {
   const std::string value = flag.value.value_or("");
   const size_t equals = value.find('=');
   if (equals == std::string::npos || find_option(command, "--set") == nullptr ||
-      find_field(value.substr(0, equals)) == nullptr)
+      config::find_field(value.substr(0, equals)) == nullptr)
     return "";
   return fmt::format("did you mean --set {}?", shell_word(value));
 }
@@ -224,8 +224,9 @@ std::string meaning_of(const CommandSpec& command,
       find_option(command, "--set") != nullptr && find_option(command, "CONFIG") != nullptr;
   const std::string value = flag.value.value_or("");
   const std::string config = sets_fields ? text_of_config(place) : "";
-  const std::vector<FieldMatch> matches =
-      sets_fields ? fields_named_by(flag.plain, value, config) : std::vector<FieldMatch>{};
+  const std::vector<config::FieldMatch> matches =
+      sets_fields ? config::fields_named_by(flag.plain, value, config)
+                  : std::vector<config::FieldMatch>{};
   if (!matches.empty() && !matches.front().excluded) return suggest_fields(matches, flag);
   if (command.name == "train")
     if (std::string other = foreign_flag(trainer_flags(), place, flag); !other.empty())
@@ -233,7 +234,7 @@ std::string meaning_of(const CommandSpec& command,
   if (!matches.empty()) return suggest_fields(matches, flag);
   if (std::string near = near_flag(command, flag); !near.empty()) return near;
   return sets_fields && flag.plain.size() > 2
-             ? suggest_fields(fields_named_nearly(flag.plain, value, config), flag)
+             ? suggest_fields(config::fields_named_nearly(flag.plain, value, config), flag)
              : "";
 }
 
@@ -301,7 +302,7 @@ std::string assignment_in_words(const WordInPlace& place) {
   std::string value = end < path.size() ? path.substr(end + 1) : "";
   path.erase(end);
   if (value.empty() && place.at + 1 < place.words.size()) value = place.words[place.at + 1];
-  const auto* field = find_field(path);
+  const auto* field = config::find_field(path);
   if (field == nullptr || field->message_type() != nullptr) return "";
   return fmt::format("did you mean --set {}?",
                      shell_word(path + "=" + (value.empty() ? "VALUE" : value)));
@@ -314,9 +315,10 @@ std::string surplus_argument(const WordInPlace& place) {
   const CommandSpec& command = *place.chosen.command;
   const size_t equals = word.find('=');
   if (equals != std::string::npos && find_option(command, "--set") != nullptr) {
-    const TypedFlag flag{word, plain_flag(word.substr(0, equals)), word.substr(equals + 1), ""};
+    const TypedFlag flag{
+        word, config::plain_flag(word.substr(0, equals)), word.substr(equals + 1), ""};
     const std::string fields = suggest_fields(
-        fields_named_by(flag.plain, flag.value.value_or(""), text_of_config(place)), flag);
+        config::fields_named_by(flag.plain, flag.value.value_or(""), text_of_config(place)), flag);
     if (!fields.empty()) return fmt::format("unexpected '{}'; {}", word, fields);
   }
   if (const std::string set = assignment_in_words(place); !set.empty())
@@ -359,7 +361,7 @@ std::string unknown_command(const CommandSpec& program,
     const std::string launcher =
         foreign_flag(launcher_flags(), {program, chosen, words, chosen.words, none}, flag);
     if (!launcher.empty()) return fmt::format("unknown flag {}; {}", flag.word, launcher);
-    if (const std::string near = nearest(flag.plain, {"help", "version"}); !near.empty())
+    if (const std::string near = config::nearest(flag.plain, {"help", "version"}); !near.empty())
       return fmt::format("unknown flag {}; did you mean {} --{}?", flag.word, before, near);
     return fmt::format("unknown flag {}; a command comes first: {} COMMAND {} ..., with one of {}",
                        flag.word,
@@ -367,7 +369,7 @@ std::string unknown_command(const CommandSpec& program,
                        flag.word,
                        allowed);
   }
-  const std::string plain = plain_flag(word);
+  const std::string plain = config::plain_flag(word);
   for (const char* launcher :
        {"mpirun", "mpiexec", "srun", "torchrun", "accelerate", "deepspeed", "horovodrun"})
     if (word == launcher && chosen.path.empty())
@@ -398,11 +400,11 @@ std::string unknown_command(const CommandSpec& program,
   if (hint.empty() && chosen.path.empty() && (is_config_name(word) || is_there(word)))
     hint = "train " + shell_word(word);
   if (word == program.name) hint = words.size() > 1 ? words[1] : "--help";
-  if (hint.empty()) hint = nearest(word, names);
+  if (hint.empty()) hint = config::nearest(word, names);
   return fmt::format("unknown command '{}';{} allowed: {}",
                      word,
                      hint.empty() ? "" : fmt::format(" did you mean {} {}?", before, hint),
                      allowed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

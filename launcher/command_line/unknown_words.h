@@ -7,7 +7,7 @@
 
 #include "launcher/command_line/command_line.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The command that the first words choose.
 struct ChosenCommand {
@@ -38,4 +38,4 @@ std::string unknown_command(const CommandSpec& program,
                             const ChosenCommand& chosen,
                             const std::vector<std::string>& words);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

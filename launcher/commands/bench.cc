@@ -14,7 +14,7 @@
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct BenchOptions {
@@ -58,7 +58,7 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
 
 Json to_json(const std::vector<OpTiming>& timings,
              const Ceilings& ceilings,
-             const Device& device,
+             const exec::Device& device,
              const std::string& placeholder) {
   Json json;
   json["device"] = device.description();
@@ -75,17 +75,21 @@ Json to_json(const std::vector<OpTiming>& timings,
   return json;
 }
 
-void bench_ops(const BenchOptions& options, Device& device) {
+void bench_ops(const BenchOptions& options, exec::Device& device) {
   require_result_path("--json", options.common.json);
-  const OpenedConfig given = choose_lanes(read_config(options.common)).opened;
-  const OpenedConfig opened = choose_precision(given, RunPurpose::kTrain, device.ops()).opened;
-  set_compute_threads(choose_threads(opened.config, share_of(find_cpu_limits(), 1)));
-  const PreparedRun prepared =
-      prepare_run(opened, Topology{}, RunPurpose::kTrain, device.ops(), {.may_assume_data = true});
-  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
-  const BackendRequest request = {prepared.config.execution.tf32,
-                                  compute_type(prepared.config.execution.precision),
-                                  /*record_repeated_work=*/!options.common.eager};
+  const run::OpenedConfig given = run::choose_lanes(read_config(options.common)).opened;
+  const run::OpenedConfig opened =
+      run::choose_precision(given, run::RunPurpose::kTrain, device.ops()).opened;
+  set_compute_threads(run::choose_threads(opened.config, share_of(find_cpu_limits(), 1)));
+  const run::PreparedRun prepared = run::prepare_run(opened,
+                                                     collectives::Topology{},
+                                                     run::RunPurpose::kTrain,
+                                                     device.ops(),
+                                                     {.may_assume_data = true});
+  for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
+  const exec::BackendRequest request = {prepared.config.execution.tf32,
+                                        run::compute_type(prepared.config.execution.precision),
+                                        /*record_repeated_work=*/!options.common.eager};
   const Ceilings ceilings =
       measure_ceilings(device, request, prepared.config.execution.bf16x3, options.repeats);
   std::vector<OpTiming> timings =
@@ -98,7 +102,7 @@ void bench_ops(const BenchOptions& options, Device& device) {
   fmt::print("{}, one lane of {} samples, {}\n",
              device.description(),
              prepared.config.train.global_batch / prepared.config.train.lanes,
-             name_of(request.compute));
+             lockstep::name_of(request.compute));
   print_table(timings, ceilings);
   write_json(options.common.json, to_json(timings, ceilings, device, placeholder));
 }
@@ -124,7 +128,7 @@ CommandSpec bench_command() {
       "describes the data.";
   ops.run = [options](Session& session) {
     return on_first_device(
-        session, options->common, [&](Device& device) { bench_ops(*options, device); });
+        session, options->common, [&](exec::Device& device) { bench_ops(*options, device); });
   };
   return {.name = "bench",
           .help = "Measure parts of a run",
@@ -132,4 +136,4 @@ CommandSpec bench_command() {
           .also = {"benchmark", "profile"}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

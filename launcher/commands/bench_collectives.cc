@@ -18,7 +18,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct BenchCollectivesOptions {
@@ -106,7 +106,10 @@ void print_row(const CollectiveTiming& timing) {
   std::fflush(stdout);
 }
 
-void check_fits(const MemoryLimits& limits, const OpSet& ops, size_t bytes, int local_ranks) {
+void check_fits(const run::MemoryLimits& limits,
+                const exec::OpSet& ops,
+                size_t bytes,
+                int local_ranks) {
   const size_t free = ops.separate_memory ? limits.device_bytes
                                           : limits.host_bytes / static_cast<size_t>(local_ranks);
   if (bytes > free)
@@ -127,7 +130,7 @@ void check_wire(const BenchCollectivesOptions& options) {
 
 // FAST order passes the full vector to MPI, which counts elements in an int.
 void check_countable(const BenchCollectivesOptions& options, int64_t max_elements) {
-  if (sums_fast(requests_of(options)) && max_elements > kMpiMaxSummedElements)
+  if (sums_fast(requests_of(options)) && max_elements > collectives::kMpiMaxSummedElements)
     throw ConfigError(
         "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP has "
         "no such limit)",
@@ -140,11 +143,11 @@ void prepare(Session& session,
              const BenchCollectivesOptions& options,
              int64_t max_elements,
              size_t bytes) {
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   const int ranks = communicator.size();
-  const CpuShare share = share_cpus(communicator);
-  const OpSet& ops = device.device().ops();
-  run_on_all(communicator, [&] {
+  const CpuShare share = run::share_cpus(communicator);
+  const exec::OpSet& ops = device.device().ops();
+  collectives::run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
     check_wire(options);
     if (ranks == 1)
@@ -183,10 +186,10 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   const int ranks = session.communicator().size();
   init_log(options.common.log_level, session.communicator().rank(), ranks);
   RankDevice device(session, options.common, choose_device(session, options.common));
-  const OpSet& ops = device.device().ops();
-  Topology topology = find_topology(session.communicator());
+  const exec::OpSet& ops = device.device().ops();
+  collectives::Topology topology = collectives::find_topology(session.communicator());
   choose_transport(session, transport_named(options.transport), ops);
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   const std::vector<CollectiveRequest> requests = requests_of(options);
   int64_t max_elements = 0;
   for (const CollectiveRequest& request : requests)
@@ -194,11 +197,12 @@ ExitCode bench_collectives(Session& session, const BenchCollectivesOptions& opti
   const size_t bytes = collective_bench_bytes(max_elements, topology) + ops.workspace_bytes;
   prepare(session, device, options, max_elements, bytes);
   device.open(config_of(requests), {}, topology);
-  run_on_all(communicator, [&] { device.backend().reserve(bytes); });
+  collectives::run_on_all(communicator, [&] { device.backend().reserve(bytes); });
   // In shared memory nothing travels, so 16 bits would save nothing.
   const bool sends = options.no_shared_memory || options.wire != "FP32";
-  const std::unique_ptr<NodeMemory> node =
-      ops.separate_memory || sends ? nullptr : NodeMemory::join(communicator, topology);
+  const std::unique_ptr<collectives::NodeMemory> node =
+      ops.separate_memory || sends ? nullptr
+                                   : collectives::NodeMemory::join(communicator, topology);
   topology.shares_memory = node != nullptr;
   CollectiveBench bench(
       {device.slices(), communicator, node.get()}, device.backend(), topology, max_elements);
@@ -281,4 +285,4 @@ CommandSpec bench_collectives_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

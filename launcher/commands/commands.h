@@ -3,7 +3,7 @@
 
 #include "launcher/command_line/command_line.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 CommandSpec train_command();
 CommandSpec replay_command();
@@ -47,4 +47,4 @@ CommandSpec data_inspect_command();
 CommandSpec data_bench_command();
 CommandSpec data_tokenize_command();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

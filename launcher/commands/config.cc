@@ -16,7 +16,7 @@
 #include "runtime/run/lanes.h"
 #include "runtime/run/read_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct ConfigOptions {
@@ -52,22 +52,22 @@ void print_line(const char* what, const std::string& text) {
   if (!text.empty()) fmt::print("  {:<10}{}", what, wrapped(text, 12));
 }
 
-std::string default_words(const FieldReference& field) {
+std::string default_words(const config::FieldReference& field) {
   if (!field.required.empty()) return "required";
   return field.default_value == "[]" ? "an empty list" : field.default_value;
 }
 
 // Prints a line for each field, with its default and its first sentence.
-void list(const std::vector<FieldReference>& fields) {
+void list(const std::vector<config::FieldReference>& fields) {
   constexpr size_t kWidestDefault = 24;  // longer ones push their sentence to the right
   size_t paths = 0, types = 0, defaults = 0;
-  for (const FieldReference& field : fields) {
+  for (const config::FieldReference& field : fields) {
     paths = std::max(paths, field.path.size());
     types = std::max(types, field.type.size());
     if (!field.is_section) defaults = std::max(defaults, default_words(field).size());
   }
   defaults = std::min(defaults, kWidestDefault);
-  for (const FieldReference& field : fields)
+  for (const config::FieldReference& field : fields)
     fmt::print("{:<{}}  {:<{}}  {:<{}}  {}\n",
                field.path,
                paths,
@@ -75,14 +75,14 @@ void list(const std::vector<FieldReference>& fields) {
                types,
                field.is_section ? "" : default_words(field),
                defaults,
-               first_sentence(field.about));
+               config::first_sentence(field.about));
 }
 
-void explain(const FieldReference& field) {
+void explain(const config::FieldReference& field) {
   fmt::print("{}\n  {}", field.path, wrapped(field.about, 2));
   if (field.is_section) {
     fmt::print("\n");
-    list(references_below(field));
+    list(config::references_below(field));
     return;
   }
   print_line("type", field.type);
@@ -93,8 +93,9 @@ void explain(const FieldReference& field) {
   print_line("applies", field.when);
   print_line("resume", field.on_change);
   size_t longest = 0;
-  for (const ValueReference& value : field.values) longest = std::max(longest, value.name.size());
-  for (const ValueReference& value : field.values)
+  for (const config::ValueReference& value : field.values)
+    longest = std::max(longest, value.name.size());
+  for (const config::ValueReference& value : field.values)
     fmt::print("  {:<10}{:<{}}  {}",
                &value == &field.values.front() ? "allowed" : "",
                value.name,
@@ -102,7 +103,7 @@ void explain(const FieldReference& field) {
                wrapped(value.about, longest + 14));
 }
 
-Json json_of(const FieldReference& field) {
+Json json_of(const config::FieldReference& field) {
   Json json;
   json["path"] = field.path;
   json["type"] = field.type;
@@ -113,7 +114,7 @@ Json json_of(const FieldReference& field) {
   if (!field.unit.empty()) json["unit"] = field.unit;
   if (!field.limit.empty()) json["limit"] = field.limit;
   if (!field.when.empty()) json["when"] = field.when;
-  for (const ValueReference& value : field.values) json["values"][value.name] = value.about;
+  for (const config::ValueReference& value : field.values) json["values"][value.name] = value.about;
   return json;
 }
 
@@ -121,34 +122,34 @@ void print_fields(const ConfigOptions& options) {
   if (is_file(options.field))
     throw ConfigError("FIELD: '{0}' is a file; did you mean {0} --check or --defaults {0}?",
                       options.field);
-  const std::vector<FieldReference> found = find_references(options.field);
+  const std::vector<config::FieldReference> found = config::find_references(options.field);
   if (options.field.empty()) {
     list(found);
   } else {
-    for (const FieldReference& field : found) {
+    for (const config::FieldReference& field : found) {
       if (&field != &found.front()) fmt::print("\n");
       explain(field);
     }
   }
   if (options.json.empty()) return;
   Json fields = Json::array();
-  for (const FieldReference& field : found) fields.push_back(json_of(field));
+  for (const config::FieldReference& field : found) fields.push_back(json_of(field));
   write_json(options.json, fields);
 }
 
 // Runs all checks that need no data. Throws ConfigError.
 void check_file(const ConfigOptions& options) {
   if (options.field.empty()) throw ConfigError("--check: needs the path of a config file");
-  const RunConfig config =
-      read_config(read_config_text(options.field), options.field, {.set = options.set});
-  const OpenedConfig opened = open_config(config, /*run_follows=*/false);
-  check_config(opened);
-  choose_lanes(opened);
+  const RunConfig config = run::read_config(
+      config::read_config_text(options.field), options.field, {.set = options.set});
+  const run::OpenedConfig opened = run::open_config(config, /*run_follows=*/false);
+  run::check_config(opened);
+  run::choose_lanes(opened);
   fmt::print("config is valid\n");
 }
 
 ExitCode run_config(Session& session, const ConfigOptions& options) {
-  run_on_root(session.communicator(), [&] {
+  collectives::run_on_root(session.communicator(), [&] {
     const int asked = (options.field.empty() ? 0 : 1) + (options.defaults.empty() ? 0 : 1) +
                       (options.reference ? 1 : 0);
     if (asked > 1) throw ConfigError("config: allowed: one of FIELD, --defaults and --reference");
@@ -160,10 +161,12 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
     if (options.check) {
       check_file(options);
     } else if (!options.defaults.empty()) {
-      validate_data(load_config(options.defaults, options.set, huggingface::find_model));
-      fmt::print("{}", complete_text(options.defaults, options.set, huggingface::find_model));
+      data::validate_data(
+          config::load_config(options.defaults, options.set, huggingface::find_model));
+      fmt::print("{}",
+                 config::complete_text(options.defaults, options.set, huggingface::find_model));
     } else if (options.reference) {
-      fmt::print("{}", reference_page());
+      fmt::print("{}", config::reference_page());
     } else {
       print_fields(options);
     }
@@ -199,4 +202,4 @@ CommandSpec config_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

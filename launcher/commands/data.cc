@@ -1,7 +1,7 @@
 // lockstep data
 #include "launcher/commands/commands.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 CommandSpec data_command() {
   return {.name = "data",
@@ -12,4 +12,4 @@ CommandSpec data_command() {
                           data_tokenize_command()}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

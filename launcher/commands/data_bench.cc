@@ -19,7 +19,7 @@
 #include "runtime/run/lanes.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr double kGpuSamplesPerSecond = 3000;  // of ResNet-50 on a data-centre GPU
@@ -46,24 +46,24 @@ struct Throughput {
 };
 
 // Times the loader with all lanes of the global batch on one rank, as fast as its threads can.
-Throughput run_loader(const Dataset& dataset,
+Throughput run_loader(const data::Dataset& dataset,
                       const RunConfig& config,
                       int threads,
                       double seconds) {
-  LoaderOptions options;
+  data::LoaderOptions options;
   const int lanes = static_cast<int>(config.train.lanes);
   options.geometry = {config.train.global_batch / lanes, lanes, 0, lanes};
   options.seed = config.seed;
   options.shuffle = config.data.shuffle;
   options.threads = threads;
-  const size_t batch_bytes = loader_bytes(dataset, options.geometry, 1);
-  options.ring_batches = default_ring_batches(batch_bytes);
+  const size_t batch_bytes = data::loader_bytes(dataset, options.geometry, 1);
+  options.ring_batches = data::default_ring_batches(batch_bytes);
   const size_t bytes = batch_bytes * static_cast<size_t>(options.ring_batches);
   struct Line {
     alignas(64) std::byte bytes[64];
   };
   std::vector<Line> memory((bytes + 63) / 64);
-  Loader loader(dataset, options, std::as_writable_bytes(std::span(memory)));
+  data::Loader loader(dataset, options, std::as_writable_bytes(std::span(memory)));
   loader.next();  // the first batch waits for threads to start and decoders to get their memory
   Throughput result;
   const double start_ms = now_ms(), start_cpu = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
@@ -80,14 +80,14 @@ Throughput run_loader(const Dataset& dataset,
 // transform. Bad images do not count.
 struct Breakdown {
   int64_t images = 0;
-  PipelineTimes times;
+  data::PipelineTimes times;
   double whole_decode_per_second = 0;
 };
 
-Breakdown break_down(const ImageDataset& dataset, double seconds) {
+Breakdown break_down(const data::ImageDataset& dataset, double seconds) {
   Breakdown result;
   std::vector<std::byte> pixels(dataset.input().bytes());
-  const ImageStore& store = dataset.store();
+  const data::ImageStore& store = dataset.store();
   const int64_t step = std::max<int64_t>(1, store.count() / 1000);
   const auto index_of = [&](int64_t number) { return number * step % store.count(); };
   const double start_ms = now_ms();
@@ -95,7 +95,7 @@ Breakdown break_down(const ImageDataset& dataset, double seconds) {
     result.images +=
         dataset.read_input({index_of(i), i / store.count(), true}, pixels.data(), &result.times);
   if (!store.encoded()) return result;
-  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+  data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
   const double start_cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID), decode_ms = now_ms();
   int64_t decoded = 0;
   for (int64_t i = 0; now_ms() - decode_ms < 1e3 * seconds; ++i) {
@@ -111,7 +111,7 @@ Breakdown break_down(const ImageDataset& dataset, double seconds) {
 }
 
 void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
-  const PipelineTimes& times = breakdown.times;
+  const data::PipelineTimes& times = breakdown.times;
   const double all = static_cast<double>(times.load + times.decode + times.transform);
   const auto line = [&](const char* name, int64_t ns) {
     fmt::print("  {:<24}{:>9.1f} us an image{:>7.1f}%\n",
@@ -130,7 +130,7 @@ void print_breakdown(const Breakdown& breakdown, const Throughput& loader) {
         loader.per_core() / breakdown.whole_decode_per_second);
 }
 
-Json to_json(const DataSummary& summary,
+Json to_json(const data::DataSummary& summary,
              const Throughput& loader,
              int threads,
              int64_t bad,
@@ -156,15 +156,15 @@ Json to_json(const DataSummary& summary,
 
 void bench(const DataBenchOptions& options) {
   require_result_path("--json", options.common.json);
-  const OpenedConfig opened_config = choose_lanes(read_config(options.common)).opened;
+  const run::OpenedConfig opened_config = run::choose_lanes(read_config(options.common)).opened;
   const RunConfig& config = opened_config.config;
-  const ModelTraits& model = opened_config.model->traits();
-  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
-  const OpenedData opened =
-      open_unflattened_data(config.data, model, config.seed, /*need_train=*/true);
+  const config::ModelTraits& model = opened_config.model->traits();
+  set_compute_threads(run::choose_threads(config, share_of(find_cpu_limits(), 1)));
+  const data::OpenedData opened =
+      data::open_unflattened_data(config.data, model, config.seed, /*need_train=*/true);
   const int wanted =
       options.threads > 0 ? options.threads : static_cast<int>(config.data.decode_threads);
-  const int threads = choose_loader_threads(*opened.train, wanted, compute_threads());
+  const int threads = data::choose_loader_threads(*opened.train, wanted, compute_threads());
   fmt::print("{}\n", opened.summary.description);
   std::fflush(stdout);
   const Throughput loader = run_loader(*opened.train, config, threads, options.seconds);
@@ -178,7 +178,7 @@ void bench(const DataBenchOptions& options) {
       kGpuSamplesPerSecond / loader.per_core(),
       kGpuSamplesPerSecond);
   std::optional<Breakdown> breakdown;
-  if (const auto* images = dynamic_cast<const ImageDataset*>(opened.train.get())) {
+  if (const auto* images = dynamic_cast<const data::ImageDataset*>(opened.train.get())) {
     breakdown = break_down(*images, std::min(options.seconds / 2, 2.0));
     if (breakdown->images == 0) breakdown.reset();  // all images that were tried are bad
   }
@@ -216,4 +216,4 @@ CommandSpec data_bench_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

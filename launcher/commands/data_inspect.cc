@@ -21,7 +21,7 @@
 #include "runtime/data/images/image_pipeline.h"
 #include "runtime/data/target_warnings.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr int64_t kPeeked = 1000;  // images whose headers are read without --check
@@ -42,7 +42,7 @@ struct Findings {
   int64_t looked_at = 0;
 };
 
-Findings look_at(const ImageStore& store, int64_t classes, bool check, int threads) {
+Findings look_at(const data::ImageStore& store, int64_t classes, bool check, int threads) {
   Findings findings;
   findings.per_class.resize(static_cast<size_t>(classes));
   for (int64_t i = 0; i < store.count(); ++i)
@@ -52,11 +52,11 @@ Findings look_at(const ImageStore& store, int64_t classes, bool check, int threa
   std::vector<std::pair<int64_t, std::string>> bad;
   for_each_in_threads(0, findings.looked_at, threads, [&](int64_t number) {
     const int64_t index = number * store.count() / findings.looked_at;  // evenly spaced
-    ImagePipeline& pipeline = ImagePipeline::of_this_thread();
-    ImageSize size;
+    data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
+    data::ImageSize size;
     std::string error;
     try {
-      const StoredImage stored = store.load(index, pipeline.buffer());
+      const data::StoredImage stored = store.load(index, pipeline.buffer());
       size = pipeline.size_of(stored);
       if (check) pipeline.decode_whole(stored, 0);
     } catch (const Error& problem) {
@@ -78,8 +78,8 @@ Findings look_at(const ImageStore& store, int64_t classes, bool check, int threa
 }
 
 void print_findings(const char* name,
-                    const ImageStore& store,
-                    const ImageStores& stores,
+                    const data::ImageStore& store,
+                    const data::ImageStores& stores,
                     const Findings& findings,
                     bool check) {
   const auto [least, most] =
@@ -115,8 +115,8 @@ void print_findings(const char* name,
 
 // Looks at one set, if there is one; returns how many bad images it has.
 size_t inspect_set(const char* name,
-                   const std::shared_ptr<const ImageStore>& store,
-                   const ImageStores& stores,
+                   const std::shared_ptr<const data::ImageStore>& store,
+                   const data::ImageStores& stores,
                    const InspectOptions& options,
                    Json* json) {
   if (store == nullptr) return 0;
@@ -132,7 +132,7 @@ size_t inspect_set(const char* name,
 }
 
 // Continues after bad records, whatever data.bad_records is.
-void inspect_images(const ImageStores& stores, const InspectOptions& options) {
+void inspect_images(const data::ImageStores& stores, const InspectOptions& options) {
   Json json;
   json["kind"] = stores.kind;
   json["classes"] = stores.classes;
@@ -151,11 +151,11 @@ void inspect_images(const ImageStores& stores, const InspectOptions& options) {
 
 // Reports about a set of samples: how many there are of each class, if they have one, and how long
 // they are, if they are padded.
-void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, Json* json) {
+void inspect_samples(const char* name, const data::Dataset* dataset, int64_t classes, Json* json) {
   if (dataset == nullptr) return;
   Json& set = (*json)[name];
   set["samples"] = dataset->samples();
-  const SampleSpec& target = dataset->target();
+  const data::SampleSpec& target = dataset->target();
   if (classes > 0 && target.dtype == DType::kI32 && target.shape.rank() == 0) {
     std::vector<int64_t> per_class(static_cast<size_t>(classes));
     for (int64_t i = 0; i < dataset->samples(); ++i) {
@@ -189,7 +189,7 @@ void inspect_samples(const char* name, const Dataset* dataset, int64_t classes, 
 
 // The report has listed the warnings.
 void apply_strict(const DataConfig& config, const std::vector<std::string>& warnings) {
-  const std::string field = strict_field(config);
+  const std::string field = data::strict_field(config);
   if (field.empty() || warnings.empty()) return;
   throw DataError("the data have {} warning{} (an error because of {})",
                   warnings.size(),
@@ -202,22 +202,22 @@ void inspect(const InspectOptions& options) {
   const std::string& path = options.common.config;
   if (const auto stores = open_images_at(path, /*skip_bad=*/true))
     return inspect_images(*stores, options);
-  const OpenedConfig opened_config = read_config(options.common);
+  const run::OpenedConfig opened_config = read_config(options.common);
   RunConfig config = opened_config.config;
-  const ModelTraits& model = opened_config.model->traits();
-  const std::unique_ptr<const DataFormat> format = format_of(config.data);
+  const config::ModelTraits& model = opened_config.model->traits();
+  const std::unique_ptr<const data::DataFormat> format = data::format_of(config.data);
   if (format->has_images(model.input)) {
     config.data.bad_records = BadRecords::kSkip;
     config.data.max_bad_fraction = 1;
   }
-  OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
-  add_target_warnings(config.data, model, &opened);
-  if (const auto* stores = std::get_if<ImageStores>(&opened)) {
+  data::OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
+  data::add_target_warnings(config.data, model, &opened);
+  if (const auto* stores = std::get_if<data::ImageStores>(&opened)) {
     inspect_images(*stores, options);
     return apply_strict(config.data, stores->warnings);
   }
-  const OpenedData& data = std::get<OpenedData>(opened);
-  const DataSummary& summary = data.summary;
+  const data::OpenedData& data = std::get<data::OpenedData>(opened);
+  const data::DataSummary& summary = data.summary;
   for (const std::string& warning : summary.warnings) log_warn("{}", warning);
   fmt::print("{}\n", summary.description);
   Json json;
@@ -261,4 +261,4 @@ CommandSpec data_inspect_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

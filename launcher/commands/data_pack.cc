@@ -21,7 +21,7 @@
 #include "runtime/data/images/image_pipeline.h"
 #include "runtime/data/images/record_file.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Images in memory at the same time, for each thread.
@@ -38,17 +38,20 @@ struct PackOptions {
 // The record of one image.
 struct Packed {
   std::vector<std::byte> bytes;
-  ImageSize size;     // of pixels; 0: an image file
-  std::string error;  // if not empty, the image is skipped
+  data::ImageSize size;  // of pixels; 0: an image file
+  std::string error;     // if not empty, the image is skipped
 };
 
 // Decodes every image, if only to find bad ones now and not in the middle of a training run.
-void pack_one(const ImageStore& store, int64_t index, const PackOptions& options, Packed* packed) {
+void pack_one(const data::ImageStore& store,
+              int64_t index,
+              const PackOptions& options,
+              Packed* packed) {
   *packed = {};
-  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
+  data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
   try {
-    const StoredImage stored = store.load(index, pipeline.buffer());
-    const PixelView view = pipeline.decode_whole(stored, options.decode ? options.size : 0);
+    const data::StoredImage stored = store.load(index, pipeline.buffer());
+    const data::PixelView view = pipeline.decode_whole(stored, options.decode ? options.size : 0);
     if (!options.decode) {
       packed->bytes.assign(stored.bytes.begin(), stored.bytes.end());
       if (stored.pixels) packed->size = stored.size;
@@ -73,7 +76,7 @@ struct Totals {
 };
 
 void print_summary(const Totals& totals,
-                   const ImageStores& stores,
+                   const data::ImageStores& stores,
                    const PackOptions& options,
                    double seconds) {
   fmt::print("{}: {} images of {} classes, {:.1f} MB, in {:.1f} s ({:.0f} images/s), from {}{}\n",
@@ -96,12 +99,12 @@ void print_summary(const Totals& totals,
 }
 
 Totals write_records(const PackOptions& options,
-                     const ImageStores& stores,
+                     const data::ImageStores& stores,
                      const std::filesystem::path& path) {
-  const ImageStore& store = *stores.train;
+  const data::ImageStore& store = *stores.train;
   const int threads = choose_data_threads(options.threads);
   const int64_t at_a_time = kImagesPerThread * threads;
-  RecordWriter writer(path);
+  data::RecordWriter writer(path);
   std::vector<Packed> packed(static_cast<size_t>(at_a_time));
   int64_t bad = stores.bad_records;
   for (int64_t begin = 0; begin < store.count(); begin += at_a_time) {
@@ -126,7 +129,7 @@ Totals write_records(const PackOptions& options,
 
 [[noreturn]] void refuse_source(const std::string& path) {
   constexpr const char* kWanted = "a folder of images, tar files or packed records";
-  if (!is_there(path))
+  if (!lockstep::is_there(path))
     throw DataError("{}: does not exist; give {}{}", path, kWanted, look_alike_hint(path));
   const MappedFile file(path, ExitCode::kData);
   throw DataError("{}: {}", path, is_not(file.bytes(), kWanted));
@@ -194,4 +197,4 @@ CommandSpec data_pack_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -17,7 +17,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ struct TokenizeOptions {
   std::vector<std::string> inputs;
   std::string tokenizer, out, name = "train", format = "auto", documents = "file", end_token,
                               bad_lines = "fail";
-  DocumentOptions reading;
+  data::DocumentOptions reading;
   bool no_special = false;
   int threads = 0;
 };
@@ -51,7 +51,7 @@ void print_summary(const Json& summary, const std::string& path, double seconds)
              summary["vocabulary"].get<int64_t>());
 }
 
-TokenizationOptions how_to(const TokenizeOptions& options, const Tokenizer& tokenizer) {
+TokenizationOptions how_to(const TokenizeOptions& options, const tokenizer::Tokenizer& tokenizer) {
   TokenizationOptions how{.reading = options.reading,
                           .special_tokens = !options.no_special,
                           .end_token = {},
@@ -67,10 +67,10 @@ TokenizationOptions how_to(const TokenizeOptions& options, const Tokenizer& toke
 
 // Reads, encodes and writes to temporary names. Returns the summary.
 Json write_files(const TokenizeOptions& options,
-                 const Tokenizer& tokenizer,
+                 const tokenizer::Tokenizer& tokenizer,
                  const fs::path& tokens,
                  const fs::path& borders) {
-  TokenWriter writer(tokens, borders, tokenizer.id_limit());
+  data::TokenWriter writer(tokens, borders, tokenizer.id_limit());
   Tokenization work(how_to(options, tokenizer), tokenizer, writer);
   work.run(options.inputs);
   if (writer.tokens() == 0) throw DataError("{}: has no text", options.inputs[0]);
@@ -87,18 +87,18 @@ Json write_files(const TokenizeOptions& options,
   return summary;
 }
 
-DocumentOptions reading_of(const TokenizeOptions& options) {
-  DocumentOptions reading = options.reading;
-  if (options.documents == "blank-line") reading.split = DocumentSplit::kBlankLines;
-  if (options.documents == "line") reading.split = DocumentSplit::kLines;
+data::DocumentOptions reading_of(const TokenizeOptions& options) {
+  data::DocumentOptions reading = options.reading;
+  if (options.documents == "blank-line") reading.split = data::DocumentSplit::kBlankLines;
+  if (options.documents == "line") reading.split = data::DocumentSplit::kLines;
   if (options.documents != "file" && !options.reading.separator.empty())
     throw ConfigError(
         "--document-separator: given together with --documents {}; allowed: one of the two",
         options.documents);
-  if (options.format == "text") reading.format = DocumentFormat::kText;
-  if (options.format == "jsonl") reading.format = DocumentFormat::kJsonLines;
-  if (options.format == "csv") reading.format = DocumentFormat::kCsv;
-  if (options.format == "tsv") reading.format = DocumentFormat::kTsv;
+  if (options.format == "text") reading.format = data::DocumentFormat::kText;
+  if (options.format == "jsonl") reading.format = data::DocumentFormat::kJsonLines;
+  if (options.format == "csv") reading.format = data::DocumentFormat::kCsv;
+  if (options.format == "tsv") reading.format = data::DocumentFormat::kTsv;
   return reading;
 }
 
@@ -109,7 +109,7 @@ void check_inputs(const TokenizeOptions& options) {
     if (!is_file(path))
       throw DataError("{}: {}",
                       path,
-                      !is_there(path) ? "no such file" + look_alike_hint(path)
+                      !lockstep::is_there(path) ? "no such file" + look_alike_hint(path)
                       : is_folder(path)
                           ? "is a folder; allowed: files"
                           : "is not a regular file, or cannot be read; allowed: files");
@@ -121,13 +121,13 @@ void tokenize_all(TokenizeOptions options) {
   require_result_folder("--out", options.out);
   require_result_path("--json", options.common.json);
   const double start_ms = now_ms();
-  if (!is_there(options.tokenizer))
+  if (!lockstep::is_there(options.tokenizer))
     throw DataError(
         "--tokenizer: '{}' does not exist; give a tokenizer.json, a .model of SentencePiece, a "
         "vocab.json with merges.txt, or a folder with one of them{}",
         options.tokenizer,
         look_alike_hint(options.tokenizer));
-  const auto tokenizer = open_tokenizer(options.tokenizer);
+  const auto tokenizer = tokenizer::open_tokenizer(options.tokenizer);
   std::error_code problem;
   fs::create_directories(options.out, problem);
   if (problem) throw IoError("create", options.out, problem.value());
@@ -224,4 +224,4 @@ CommandSpec data_tokenize_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

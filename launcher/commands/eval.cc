@@ -12,22 +12,22 @@
 #include "runtime/base/log.h"
 #include "runtime/train/evaluation/evaluator.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 ExitCode evaluate(Session& session, const EvaluationOptions& options) {
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
-  EvaluatedConfig evaluated = read_evaluated_config(session, options, RunPurpose::kEvaluate);
-  const EvaluationRun run(session, options, std::move(evaluated), RunPurpose::kEvaluate);
-  const RunContext& context = run.context();
-  const Evaluation result = Evaluator(context, run.memory()).run();
+  EvaluatedConfig evaluated = read_evaluated_config(session, options, run::RunPurpose::kEvaluate);
+  const EvaluationRun run(session, options, std::move(evaluated), run::RunPurpose::kEvaluate);
+  const train::RunContext& context = run.context();
+  const train::Evaluation result = train::Evaluator(context, run.memory()).run();
 
   Json json;
-  const CheckpointState& state = run.state();
+  const checkpoint::CheckpointState& state = run.state();
   json["step"] = state.step;
   json["samples"] = result.samples;
-  each_metric(
+  train::each_metric(
       result, context.model, [&](const std::string& name, double value) { json[name] = value; });
   json["weights_hash"] = to_hex(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(context);
@@ -37,7 +37,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
     fmt::print("step {}: evaluation loss {:.6f}{} on {} samples{}\n",
                state.step,
                result.loss,
-               words_for(result, context.model),
+               train::words_for(result, context.model),
                result.samples,
                words_for(bad_records));
   }
@@ -56,4 +56,4 @@ CommandSpec eval_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

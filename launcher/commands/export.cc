@@ -23,7 +23,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/writer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kSafetensors = "safetensors";
@@ -44,42 +44,42 @@ struct ExportOptions {
 
 // A checkpoint's folder, or the newest of the run that a config file describes.
 std::filesystem::path folder_of(const std::string& from) {
-  if (!is_file(from)) return resolve_checkpoint(from);
+  if (!is_file(from)) return checkpoint::resolve_checkpoint(from);
   CommonOptions options;
   options.config = from;
-  return resolve_checkpoint(read_config(options).config.output.run_dir);
+  return checkpoint::resolve_checkpoint(read_config(options).config.output.run_dir);
 }
 
 // The model of a checkpoint, recognised by its tensors.
-ModelTraits model_of(const std::vector<NamedSlice>& layout) {
+config::ModelTraits model_of(const std::vector<checkpoint::NamedSlice>& layout) {
   const auto has_tensor = [&](const std::string& name) {
     return std::any_of(
         layout.begin(), layout.end(), [&](const auto& slice) { return slice.name == name; });
   };
-  return traits_by_tensors(has_tensor).value_or(ModelTraits{});
+  return models::traits_by_tensors(has_tensor).value_or(config::ModelTraits{});
 }
 
-std::optional<FileDtype> dtype_of(const std::string& name) {
-  if (name == "f32") return FileDtype::kF32;
-  if (name == "bf16") return FileDtype::kBf16;
-  if (name == "f16") return FileDtype::kF16;
+std::optional<checkpoint::FileDtype> dtype_of(const std::string& name) {
+  if (name == "f32") return checkpoint::FileDtype::kF32;
+  if (name == "bf16") return checkpoint::FileDtype::kBf16;
+  if (name == "f16") return checkpoint::FileDtype::kF16;
   return std::nullopt;
 }
 
-std::map<std::string, std::string> metadata_of(const CheckpointState& state) {
+std::map<std::string, std::string> metadata_of(const checkpoint::CheckpointState& state) {
   return {{"lockstep_step", std::to_string(state.step)}};
 }
 
 void write_lora(const ExportOptions& options,
                 const std::filesystem::path& folder,
-                const CheckpointState& state,
+                const checkpoint::CheckpointState& state,
                 const float* parameters) {
-  const OpenedConfig opened = config_of_checkpoint(folder, state);
+  const run::OpenedConfig opened = config_of_checkpoint(folder, state);
   const RunConfig& config = opened.config;
-  const ModelTraits& model = opened.model->traits();
+  const config::ModelTraits& model = opened.model->traits();
   const bool is_causal_lm =
-      model.input == ModelInput::kTokens && model.text_task == TextTask::kNextToken;
-  const WrittenFile written = huggingface::write_peft(
+      model.input == config::ModelInput::kTokens && model.text_task == config::TextTask::kNextToken;
+  const checkpoint::WrittenFile written = huggingface::write_peft(
       options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
   for (const std::string& note : huggingface::notes_of_base(config))
     log_warn("{}: {}; --format huggingface adds the LoRA to the weights", options.out, note);
@@ -93,30 +93,30 @@ void write_lora(const ExportOptions& options,
 // Writes a Hugging Face folder, with a LoRA merged into the weights.
 void write_hugging_face(const ExportOptions& options,
                         const std::filesystem::path& folder,
-                        const CheckpointState& state,
+                        const checkpoint::CheckpointState& state,
                         float* parameters) {
   const RunConfig config = config_of_checkpoint(folder, state).config;
   huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
   const std::string& origin = config.train.init_from;
   if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
-  if (like.empty() && !origin.empty() && !is_there(origin))
+  if (like.empty() && !origin.empty() && !lockstep::is_there(origin))
     log_warn(
         "{}: has no tokenizer, and only those fields of config.json that training knows, because "
         "{}, which the run began with, is not here; --like FOLDER takes the rest from another "
         "folder",
         options.out,
         origin);
-  const huggingface::WrittenFolder written =
-      huggingface::write_folder(options.out,
-                                config.model,
-                                huggingface::base_slices(state.layout),
-                                parameters,
-                                {.like = like,
-                                 .dtype = dtype_of(options.dtype),
-                                 .metadata = metadata_of(state),
-                                 .data = config.data,
-                                 .class_names = kept_class_names(state, folder.string())});
+  const huggingface::WrittenFolder written = huggingface::write_folder(
+      options.out,
+      config.model,
+      huggingface::base_slices(state.layout),
+      parameters,
+      {.like = like,
+       .dtype = dtype_of(options.dtype),
+       .metadata = metadata_of(state),
+       .data = config.data,
+       .class_names = checkpoint::kept_class_names(state, folder.string())});
   fmt::print("{}: {} tensors of {}, {} bytes\n",
              options.out,
              written.weights.tensors.size(),
@@ -129,15 +129,15 @@ void write_hugging_face(const ExportOptions& options,
 // Writes the file that the run's network came from, with the learned weights.
 void write_onnx(const ExportOptions& options,
                 const std::filesystem::path& folder,
-                const CheckpointState& state,
+                const checkpoint::CheckpointState& state,
                 const float* parameters) {
   const RunConfig config = config_of_checkpoint(folder, state).config;
   const auto* network = std::get_if<OnnxConfig>(&config.model);
   if (network == nullptr)
     throw ConfigError("--format onnx: the model is model.{}; allowed: model.onnx",
-                      name_of(config.model));
+                      config::name_of(config.model));
   onnx::write_trained(*network, options.out, [&](const std::string& name) {
-    for (const NamedSlice& slice : state.layout)
+    for (const checkpoint::NamedSlice& slice : state.layout)
       if (slice.name == name) return parameters + slice.offset;
     throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), name, network->file);
   });
@@ -157,22 +157,23 @@ void export_weights(const ExportOptions& options) {
       throw ConfigError("--like, --dtype: allowed: only with --format {}", kHuggingFace);
   }
   const std::filesystem::path folder = folder_of(options.from);
-  const CheckpointState state = read_state(folder);
+  const checkpoint::CheckpointState state = checkpoint::read_state(folder);
   std::vector<float> parameters(static_cast<size_t>(state.flat_elements), 0.0f);
   if (options.average) {
-    read_average(folder, state, state.layout, parameters);
+    checkpoint::read_average(folder, state, state.layout, parameters);
   } else {
-    read_model(folder, state, state.layout, parameters.data());
+    checkpoint::read_model(folder, state, state.layout, parameters.data());
   }
   if (to_peft) return write_lora(options, folder, state, parameters.data());
   if (options.format == kOnnx) return write_onnx(options, folder, state, parameters.data());
   if (to_folder) return write_hugging_face(options, folder, state, parameters.data());
-  std::vector<NamedSlice> slices = state.layout;
-  const ModelTraits model = model_of(slices);
-  for (NamedSlice& slice : slices) slice.name = name_in_file(options.names, model, slice.name);
-  WrittenFile written;
+  std::vector<checkpoint::NamedSlice> slices = state.layout;
+  const config::ModelTraits model = model_of(slices);
+  for (checkpoint::NamedSlice& slice : slices)
+    slice.name = name_in_file(options.names, model, slice.name);
+  checkpoint::WrittenFile written;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {
-    written = write_model_file(
+    written = checkpoint::write_model_file(
         unfinished, slices, parameters.data(), {{"lockstep_step", std::to_string(state.step)}});
   });
   fmt::print("{}: {} tensors of {}, {} bytes\n",
@@ -234,4 +235,4 @@ CommandSpec export_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

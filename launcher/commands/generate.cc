@@ -25,7 +25,7 @@
 #include "runtime/run/threads.h"
 #include "runtime/train/state/initial_weights.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct GenerateOptions {
@@ -36,7 +36,7 @@ struct GenerateOptions {
   std::string prompt_file;
   std::vector<int32_t> prompt_tokens;
   int64_t tokens = 256;
-  SamplingOptions sampling = {.temperature = 0.8};
+  generate::SamplingOptions sampling = {.temperature = 0.8};
   std::vector<int32_t> end_tokens;
   std::vector<std::string> stop_texts;
   ChatOptions chat;
@@ -44,9 +44,10 @@ struct GenerateOptions {
 
 // The size of the vocabulary: the config's or, if the config leaves it to the data, the
 // checkpoint's.
-int64_t vocabulary_of(const ModelTraits& model, const std::vector<NamedSlice>& layout) {
+int64_t vocabulary_of(const config::ModelTraits& model,
+                      const std::vector<checkpoint::NamedSlice>& layout) {
   if (model.outputs > 0) return model.outputs;
-  for (const NamedSlice& slice : layout) {
+  for (const checkpoint::NamedSlice& slice : layout) {
     if (slice.name == model.vocabulary_tensor) return slice.shape[0];
   }
   throw CheckpointError("--checkpoint: has no tensor {}: it is not a language model",
@@ -56,16 +57,18 @@ int64_t vocabulary_of(const ModelTraits& model, const std::vector<NamedSlice>& l
 // The weights of a checkpoint, or those that train.init_from names.
 struct Weights {
   int64_t step = 0;
-  std::vector<NamedSlice> layout;  // of a checkpoint
-  LanguageModel::ReadWeights read;
+  std::vector<checkpoint::NamedSlice> layout;  // of a checkpoint
+  generate::LanguageModel::ReadWeights read;
 };
 
 Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
   if (!options.checkpoint.empty()) {
-    const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-    const CheckpointState state = read_state(folder);
+    const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
+    const checkpoint::CheckpointState state = checkpoint::read_state(folder);
     log_fp32(config, &state);
-    return {state.step, state.layout, [=](const std::vector<NamedSlice>& slices, float* flat) {
+    return {state.step,
+            state.layout,
+            [=](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
               huggingface::read_merged(folder, state, config, slices, flat);
             }};
   }
@@ -76,8 +79,8 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
     throw ConfigError(
         "--checkpoint is required, because the config has neither model.from nor train.init_from");
   log_fp32(config, nullptr);
-  return {0, {}, [config](const std::vector<NamedSlice>& slices, float* flat) {
-            const WeightsRead read = read_initial_weights(config, slices, flat);
+  return {0, {}, [config](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
+            const checkpoint::WeightsRead read = train::read_initial_weights(config, slices, flat);
             for (const std::string& note : read.notes) log_warn("{}", note);
             if (read.new_head)
               throw CheckpointError("{}: has no head that predicts the next token",
@@ -95,13 +98,13 @@ std::filesystem::path tokenizer_path(const GenerateOptions& options, const RunCo
   if (conversations == nullptr) return {};
   const std::filesystem::path below =
       std::filesystem::path(config.data.dir) / conversations->tokenizer;
-  return is_there(below) ? below : std::filesystem::path(conversations->tokenizer);
+  return lockstep::is_there(below) ? below : std::filesystem::path(conversations->tokenizer);
 }
 
 TokenTexts texts_of(const GenerateOptions& options, const RunConfig& config) {
   const std::filesystem::path path = tokenizer_path(options, config);
-  if (!path.empty()) return {open_tokenizer(path)};
-  return {nullptr, format_of(config.data)->has_byte_tokens()};
+  if (!path.empty()) return {tokenizer::open_tokenizer(path)};
+  return {nullptr, data::format_of(config.data)->has_byte_tokens()};
 }
 
 // `what` names the ids in the error.
@@ -121,19 +124,19 @@ void check_ends(const GenerateOptions& options, const TokenTexts& texts, int64_t
     throw ConfigError("--stop: value is ''; allowed: a text of at least one character");
 }
 
-std::vector<Generation> begin_sequences(const GenerateOptions& options,
-                                        const TokenTexts& texts,
-                                        const ChatFiles* chat,
-                                        int64_t vocabulary) {
+std::vector<generate::Generation> begin_sequences(const GenerateOptions& options,
+                                                  const TokenTexts& texts,
+                                                  const chat::ChatFiles* chat,
+                                                  int64_t vocabulary) {
   std::vector<Prompt> given = read_prompts(options.prompts, options.prompt_file);
   if (chat != nullptr) given = chat_prompts(options.chat, *chat, given);
   if (given.empty() && options.prompt_tokens.empty()) given.push_back({"--prompt", "\n"});
   if (!given.empty() && !texts.has_texts())
     throw ConfigError(
         "--prompt: the model was trained on token ids; give --tokenizer, or --prompt-tokens 1,2,3");
-  std::vector<Generation> sequences;
+  std::vector<generate::Generation> sequences;
   const auto begin = [&](std::vector<int32_t> tokens) {
-    Generation& sequence = sequences.emplace_back();
+    generate::Generation& sequence = sequences.emplace_back();
     sequence.prompt_tokens = tokens.size();
     sequence.tokens = std::move(tokens);
   };
@@ -150,22 +153,22 @@ std::vector<Generation> begin_sequences(const GenerateOptions& options,
   return sequences;
 }
 
-const char* name_of(Generation::End end) {
+const char* name_of(generate::Generation::End end) {
   switch (end) {
-    case Generation::End::kLength: return "length";
-    case Generation::End::kToken: return "end token";
-    case Generation::End::kText: return "stop text";
+    case generate::Generation::End::kLength: return "length";
+    case generate::Generation::End::kToken: return "end token";
+    case generate::Generation::End::kText: return "stop text";
   }
   return "";
 }
 
 Json result_of(const Weights& weights,
                const TokenTexts& texts,
-               const std::vector<Generation>& sequences) {
+               const std::vector<generate::Generation>& sequences) {
   Json json;
   json["step"] = weights.step;
   Json all = Json::array();
-  for (const Generation& sequence : sequences) {
+  for (const generate::Generation& sequence : sequences) {
     const auto tokens = sequence.generated();
     Json one;
     one["prompt_tokens"] = std::vector<int32_t>(
@@ -182,11 +185,11 @@ Json result_of(const Weights& weights,
 }
 
 // `texts` is borrowed.
-GenerationLimits limits_of(const GenerateOptions& options,
-                           const RunConfig& config,
-                           const TokenTexts& texts,
-                           const ChatFiles* chat) {
-  GenerationLimits limits{
+generate::GenerationLimits limits_of(const GenerateOptions& options,
+                                     const RunConfig& config,
+                                     const TokenTexts& texts,
+                                     const chat::ChatFiles* chat) {
+  generate::GenerationLimits limits{
       .tokens = options.tokens, .end_tokens = options.end_tokens, .stop_texts = options.stop_texts};
   if (limits.end_tokens.empty() && huggingface::is_model_folder(config.train.init_from))
     limits.end_tokens = huggingface::end_tokens(config.train.init_from);
@@ -199,55 +202,59 @@ GenerationLimits limits_of(const GenerateOptions& options,
   return limits;
 }
 
-void generate_tokens(const GenerateOptions& options, Device& device) {
+void generate_tokens(const GenerateOptions& options, exec::Device& device) {
   require_result_path("--json", options.common.json);
   validate_chat_options(options.chat,
                         !options.prompts.empty() || !options.prompt_file.empty(),
                         !options.prompt_tokens.empty());
-  const OpenedConfig opened = read_config(options.common);
+  const run::OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
-  set_compute_threads(choose_threads(config, share_of(find_cpu_limits(), 1)));
-  const ModelTraits& traits = opened.model->traits();
-  const auto generates = [](const ModelTraits& model) {
+  set_compute_threads(run::choose_threads(config, share_of(find_cpu_limits(), 1)));
+  const config::ModelTraits& traits = opened.model->traits();
+  const auto generates = [](const config::ModelTraits& model) {
     return model.vocabulary_tensor != nullptr;
   };
   if (!generates(traits))
     throw ConfigError("model: is {}, which generates no text; allowed: {}",
                       traits.section,
-                      sections_where(generates));
+                      models::sections_where(generates));
   const Weights weights = weights_of(options, config);
   const int64_t vocabulary = vocabulary_of(traits, weights.layout);
   const TokenTexts texts = texts_of(options, config);
   check_ends(options, texts, vocabulary);
-  std::optional<ChatFiles> chat;
+  std::optional<chat::ChatFiles> chat;
   if (options.chat.used()) {
     if (texts.tokenizer == nullptr) throw ConfigError("--chat: given; allowed: with --tokenizer");
     chat = chat_files_of(options.chat, tokenizer_path(options, config));
   }
-  const ChatFiles* const chat_files = chat ? &*chat : nullptr;
-  std::vector<Generation> sequences = begin_sequences(options, texts, chat_files, vocabulary);
+  const chat::ChatFiles* const chat_files = chat ? &*chat : nullptr;
+  std::vector<generate::Generation> sequences =
+      begin_sequences(options, texts, chat_files, vocabulary);
   size_t longest = 0;
-  for (const Generation& sequence : sequences) longest = std::max(longest, sequence.prompt_tokens);
-  LanguageModel model(device.make_backend({}),
-                      *reopen_model(opened.model, opened.model->resolved({.classes = vocabulary})),
-                      vocabulary,
-                      static_cast<int64_t>(sequences.size()),
-                      std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
-                      weights.read);
+  for (const generate::Generation& sequence : sequences)
+    longest = std::max(longest, sequence.prompt_tokens);
+  generate::LanguageModel model(
+      device.make_backend({}),
+      *models::reopen_model(opened.model, opened.model->resolved({.classes = vocabulary})),
+      vocabulary,
+      static_cast<int64_t>(sequences.size()),
+      std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),
+      weights.read);
 
-  const GenerationLimits limits = limits_of(options, config, texts, chat_files);
+  const generate::GenerationLimits limits = limits_of(options, config, texts, chat_files);
   // If tokens are bytes, only their ids are sampled, even if the vocabulary is larger.
   constexpr int64_t kBytes = 256;
-  TokenSampler sampler(options.sampling, texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
+  generate::TokenSampler sampler(options.sampling,
+                                 texts.bytes ? std::min(vocabulary, kBytes) : vocabulary);
 
   // A single text is printed as it grows; several are printed when all are complete.
   GenerationPrinter printer(texts, options.stop_texts, chat_files == nullptr);
   const bool grows = sequences.size() == 1;
   if (grows) printer.begin(sequences[0]);
-  generate(model, sampler, limits, sequences, [&] {
+  generate::generate(model, sampler, limits, sequences, [&] {
     if (grows) printer.go_on(sequences[0]);
   });
-  for (const Generation& sequence : sequences) {
+  for (const generate::Generation& sequence : sequences) {
     if (!grows) {
       printer.begin(sequence);
       printer.go_on(sequence);
@@ -285,7 +292,7 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
               {.with_commas = true});
 }
 
-void add_sampling_options(CommandSpec& command, SamplingOptions& sampling) {
+void add_sampling_options(CommandSpec& command, generate::SamplingOptions& sampling) {
   command.add("--temperature",
               &sampling.temperature,
               "Higher is more varied; 0 takes the likeliest token",
@@ -338,9 +345,9 @@ CommandSpec generate_command() {
               {.one_each_time = true});
   command.run = [options](Session& session) {
     return on_first_device(
-        session, options->common, [&](Device& device) { generate_tokens(*options, device); });
+        session, options->common, [&](exec::Device& device) { generate_tokens(*options, device); });
   };
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -32,7 +32,7 @@
 #include "runtime/train/state/weights.h"
 #include "runtime/train/step/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct ImportOptions {
@@ -44,25 +44,26 @@ struct ImportOptions {
 
 // Prints a line for every tensor that does not fit; throws if there are any.
 void check_tensors(const ImportOptions& options,
-                   const ModelTraits& model,
+                   const config::ModelTraits& model,
                    const ModelConfig& config,
-                   const ShapeByName& found,
-                   const std::vector<NamedSlice>& slices) {
-  ShapeByName expected;
-  for (const auto& [name, shape] : shapes_in_files(slices))
+                   const checkpoint::ShapeByName& found,
+                   const std::vector<checkpoint::NamedSlice>& slices) {
+  checkpoint::ShapeByName expected;
+  for (const auto& [name, shape] : checkpoint::shapes_in_files(slices))
     expected[name_in_file(options.names, model, name)] = shape;
   const char* const hint = huggingface::has_family(config) && options.names == kOwnNames
                                ? "; for a Hugging Face file give --names huggingface"
                                : "";
   const auto is_expected = [&](const auto& tensor) { return expected.contains(tensor.first); };
   if (std::ranges::none_of(found, is_expected)) {
-    const std::set<std::string> names = names_of(found);
-    throw CheckpointError("{}: {}{}",
-                          options.file,
-                          compare_names({names.begin(), names.end()}, names_of(expected)),
-                          hint);
+    const std::set<std::string> names = checkpoint::names_of(found);
+    throw CheckpointError(
+        "{}: {}{}",
+        options.file,
+        checkpoint::compare_names({names.begin(), names.end()}, checkpoint::names_of(expected)),
+        hint);
   }
-  const std::vector<std::string> mismatches = list_mismatches(found, expected);
+  const std::vector<std::string> mismatches = checkpoint::list_mismatches(found, expected);
   for (const std::string& line : mismatches) fmt::print("  {}\n", line);
   std::fflush(stdout);
   if (!mismatches.empty())
@@ -75,29 +76,30 @@ void check_tensors(const ImportOptions& options,
 }
 
 // Writes the moments before the first step, zeros, so that a run can continue from this checkpoint.
-FileRecord write_zero_moments(const CheckpointWriter& writer, const CheckpointState& state) {
+checkpoint::FileRecord write_zero_moments(const checkpoint::CheckpointWriter& writer,
+                                          const checkpoint::CheckpointState& state) {
   const std::vector<float> zeros(static_cast<size_t>(state.trained_elements()), 0.0f);
-  std::vector<MomentShard> shards;
+  std::vector<checkpoint::MomentShard> shards;
   for (const std::string& moment : state.moments) shards.push_back({moment, {{0, zeros}}});
   return writer.write_optimizer_shard(0, 1, shards);
 }
 
-CheckpointState state_of(const RunConfig& config,
-                         const ParameterLayout& layout,
-                         const float* parameters) {
-  CheckpointState state;
+checkpoint::CheckpointState state_of(const RunConfig& config,
+                                     const plan::ParameterLayout& layout,
+                                     const float* parameters) {
+  checkpoint::CheckpointState state;
   state.seed = config.seed;
   state.lanes = config.train.lanes;
   state.ranks = 1;
   state.global_batch = config.train.global_batch;
-  state.lockstep_version = lockstep_version();
-  state.weights_hash = hash_parameters(layout, parameters);
-  state.config_hash = hash_text(recorded_text(config));
-  state.extra[kImportedConfigKey] = recorded_text(config);
-  state.optimizer = optimizer_name(config.optimizer);
-  state.moments = moment_names(config.optimizer);
+  state.lockstep_version = metrics::lockstep_version();
+  state.weights_hash = train::hash_parameters(layout, parameters);
+  state.config_hash = hash_text(config::recorded_text(config));
+  state.extra[checkpoint::kImportedConfigKey] = config::recorded_text(config);
+  state.optimizer = train::optimizer_name(config.optimizer);
+  state.moments = train::moment_names(config.optimizer);
   state.flat_elements = layout.elements;
-  state.layout = named_slices(layout);
+  state.layout = train::named_slices(layout);
   return state;
 }
 
@@ -109,52 +111,53 @@ std::filesystem::path run_folder_of(const std::string& out) {
 }
 
 void check_no_checkpoints(const std::string& out) {
-  if (!list_checkpoints(out).empty())
+  if (!checkpoint::list_checkpoints(out).empty())
     throw CheckpointError("--out: '{}' has checkpoints already; give another folder", out);
 }
 
 // Weights, and the config of their run: what it leaves to the weights is filled in.
 struct ImportedWeights {
   RunConfig config;
-  ParameterLayout layout;
+  plan::ParameterLayout layout;
   std::vector<float> parameters;
 };
 
 // Config and layout for these weights; the parameters are zeros.
-ImportedWeights resolve(const OpenedConfig& opened, const ModelIo& io) {
+ImportedWeights resolve(const run::OpenedConfig& opened, const models::ModelIo& io) {
   ImportedWeights weights{.config = opened.config, .layout = {}, .parameters = {}};
   weights.config.model = opened.model->resolved(io);
-  const auto model = reopen_model(opened.model, weights.config.model);
-  weights.layout = make_layout(model->build(io, model->fewest_samples(), Purpose::kTraining),
-                               static_cast<int>(weights.config.train.lanes));
+  const auto model = models::reopen_model(opened.model, weights.config.model);
+  weights.layout =
+      plan::make_layout(model->build(io, model->fewest_samples(), graph::Purpose::kTraining),
+                        static_cast<int>(weights.config.train.lanes));
   weights.parameters.resize(static_cast<size_t>(weights.layout.elements), 0.0f);
   return weights;
 }
 
 // The tensors of the model for data of usual extents, because the file's are not known yet.
-std::vector<NamedSlice> usual_slices(const OpenedConfig& opened) {
+std::vector<checkpoint::NamedSlice> usual_slices(const run::OpenedConfig& opened) {
   const auto nothing = [](const std::string&) { return std::nullopt; };
-  return named_slices(resolve(opened, opened.model->io_of_weights(nothing)).layout);
+  return train::named_slices(resolve(opened, opened.model->io_of_weights(nothing)).layout);
 }
 
 // The weights of a file with Lockstep's names, or torchvision's.
-ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opened) {
-  const SafetensorsFile file(options.file);
-  const ModelTraits& model = opened.model->traits();
+ImportedWeights read_own(const ImportOptions& options, const run::OpenedConfig& opened) {
+  const checkpoint::SafetensorsFile file(options.file);
+  const config::ModelTraits& model = opened.model->traits();
   std::set<std::string> known;
-  for (const NamedSlice& slice : usual_slices(opened))
+  for (const checkpoint::NamedSlice& slice : usual_slices(opened))
     known.insert(name_in_file(options.names, model, slice.name));
-  const PlainTensors found = plain_tensors(file, known);
+  const checkpoint::PlainTensors found = checkpoint::plain_tensors(file, known);
   if (!found.note.empty()) fmt::print("  {}\n", found.note);
-  const ModelIo io = opened.model->io_of_weights(
+  const models::ModelIo io = opened.model->io_of_weights(
       [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
         const auto at = found.shapes.find(name_in_file(options.names, model, name));
         return at == found.shapes.end() ? std::nullopt : std::optional(at->second);
       });
   ImportedWeights weights = resolve(opened, io);
-  const std::vector<NamedSlice> slices = named_slices(weights.layout);
+  const std::vector<checkpoint::NamedSlice> slices = train::named_slices(weights.layout);
   check_tensors(options, model, weights.config.model, found.shapes, slices);
-  read_tensors(
+  checkpoint::read_tensors(
       file,
       slices,
       [&](const std::string& name) {
@@ -166,22 +169,24 @@ ImportedWeights read_own(const ImportOptions& options, const OpenedConfig& opene
 
 // The weights of a folder or a file with Hugging Face's names. A head that it lacks is initialised
 // from scratch.
-ImportedWeights read_hugging_face(const ImportOptions& options, const OpenedConfig& opened) {
-  const ModelIo io = opened.model->io_of_weights(
+ImportedWeights read_hugging_face(const ImportOptions& options, const run::OpenedConfig& opened) {
+  const models::ModelIo io = opened.model->io_of_weights(
       huggingface::extents_in(options.file, opened.config.model, usual_slices(opened)));
   ImportedWeights weights = resolve(opened, io);
-  initialize_parameters(weights.layout, weights.config.seed, weights.parameters.data());
+  train::initialize_parameters(weights.layout, weights.config.seed, weights.parameters.data());
   const auto read = huggingface::is_model_folder(options.file) ? huggingface::read_weights
                                                                : huggingface::read_weights_file;
-  const WeightsRead found = read(
-      options.file, weights.config.model, named_slices(weights.layout), weights.parameters.data());
+  const checkpoint::WeightsRead found = read(options.file,
+                                             weights.config.model,
+                                             train::named_slices(weights.layout),
+                                             weights.parameters.data());
   for (const std::string& note : found.notes) fmt::print("  {}\n", note);
   return weights;
 }
 
 void import_weights(const ImportOptions& options) {
   require_result_folder("--out", options.out);
-  const OpenedConfig opened = choose_lanes(read_config(options.common)).opened;
+  const run::OpenedConfig opened = run::choose_lanes(read_config(options.common)).opened;
   const RunConfig& config = opened.config;
   if (config.adapter.lora)
     throw ConfigError(
@@ -189,21 +194,23 @@ void import_weights(const ImportOptions& options) {
         "train.init_from");
   for (size_t i = 0; i < config.train.groups.size(); ++i) {
     if (const auto how = config.train.groups[i].initialize; how != GroupConfig::Initialize::kKeep)
-      refuse_value(fmt::format("train.groups[{}].initialize", i),
-                   name_of(how),
-                   "KEEP with import, which keeps what it reads");
+      config::refuse_value(fmt::format("train.groups[{}].initialize", i),
+                           lockstep::name_of(how),
+                           "KEEP with import, which keeps what it reads");
   }
   check_no_checkpoints(options.out);
-  require_weights_path(options.file);
+  train::require_weights_path(options.file);
   const bool from_hugging_face =
       huggingface::is_model_folder(options.file) || options.names == kHuggingFaceNames;
   const ImportedWeights weights =
       from_hugging_face ? read_hugging_face(options, opened) : read_own(options, opened);
-  const std::vector<NamedSlice> slices = named_slices(weights.layout);
-  CheckpointState state = state_of(weights.config, weights.layout, weights.parameters.data());
-  const RunFolder one_writer(run_folder_of(options.out));
+  const std::vector<checkpoint::NamedSlice> slices = train::named_slices(weights.layout);
+  checkpoint::CheckpointState state =
+      state_of(weights.config, weights.layout, weights.parameters.data());
+  const train::RunFolder one_writer(run_folder_of(options.out));
   check_no_checkpoints(options.out);
-  const CheckpointWriter writer = CheckpointWriter::begin(options.out, state.step);
+  const checkpoint::CheckpointWriter writer =
+      checkpoint::CheckpointWriter::begin(options.out, state.step);
   std::filesystem::path folder;
   try {
     state.files.push_back(writer.write_model(slices, weights.parameters.data()));
@@ -247,4 +254,4 @@ CommandSpec import_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

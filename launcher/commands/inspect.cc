@@ -20,7 +20,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/train/folder/run_end.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct InspectOptions {
@@ -39,16 +39,18 @@ bool is_running_statistic(const std::string& name) {
   return name.ends_with(".running_mean") || name.ends_with(".running_var");
 }
 
-void print_state(const CheckpointState& state, bool tensors) {
+void print_state(const checkpoint::CheckpointState& state, bool tensors) {
   int64_t parameters = 0, statistics = 0;
-  for (const NamedSlice& slice : state.layout)
+  for (const checkpoint::NamedSlice& slice : state.layout)
     (is_running_statistic(slice.name) ? statistics : parameters) += slice.shape.elements();
   const auto count = [&](auto is) {
     return std::count_if(state.moments.begin(), state.moments.end(), is);
   };
-  const auto moments = count(is_moment);
-  const bool average = count([](const auto& name) { return name == kAverageArray; }) > 0;
-  const auto residuals = count([](const auto& name) { return name.starts_with(kResidualPrefix); });
+  const auto moments = count(checkpoint::is_moment);
+  const bool average =
+      count([](const auto& name) { return name == checkpoint::kAverageArray; }) > 0;
+  const auto residuals =
+      count([](const auto& name) { return name.starts_with(checkpoint::kResidualPrefix); });
   fmt::print("  step {}, {} samples, weights_hash {}\n",
              state.step,
              state.samples,
@@ -72,10 +74,10 @@ void print_state(const CheckpointState& state, bool tensors) {
              state.seed);
   if (state.best_metric)
     fmt::print("  best evaluation so far {:.6g} at step {}\n", *state.best_metric, state.best_step);
-  for (const FileRecord& file : state.files)
+  for (const checkpoint::FileRecord& file : state.files)
     fmt::print("  {:<40}{:>14} bytes\n", file.name, file.size);
   if (!tensors) return;
-  for (const NamedSlice& slice : state.layout)
+  for (const checkpoint::NamedSlice& slice : state.layout)
     fmt::print("    {:<44}{}\n", slice.name, to_string(slice.shape));
 }
 
@@ -100,12 +102,12 @@ std::optional<BucketRecord> buckets_beside(const std::filesystem::path& checkpoi
 // Reports whether the run of a folder is complete. Throws IoError.
 ExitCode report_done(const InspectOptions& options) {
   const std::filesystem::path folder = options.folder;
-  const std::optional<RunEnd> end = read_run_end(folder);
+  const std::optional<train::RunEnd> end = train::read_run_end(folder);
   const bool done = end && end->done();
-  const auto newest = find_latest(folder / "checkpoints");
+  const auto newest = checkpoint::find_latest(folder / "checkpoints");
   const int64_t kept = newest ? newest->step : 0;
   fmt::print("{}\n",
-             end ? text_of(*end)
+             end ? train::text_of(*end)
                  : fmt::format("not done: no start in '{}' has come to its end; {}",
                                folder.string(),
                                newest ? fmt::format("its newest checkpoint has step {}", kept)
@@ -156,9 +158,9 @@ void check_flags(const InspectOptions& options) {
 // The checkpoint to show. If the folder is something else that is known, the error names it.
 std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
   try {
-    return resolve_checkpoint(folder);
+    return checkpoint::resolve_checkpoint(folder);
   } catch (const CheckpointError& error) {
-    if (!is_folder(folder) || is_there(folder / "checkpoints")) throw;
+    if (!is_folder(folder) || lockstep::is_there(folder / "checkpoints")) throw;
     throw CheckpointError("{}; it {}",
                           error.what(),
                           huggingface::is_model_folder(folder)
@@ -168,26 +170,26 @@ std::filesystem::path checkpoint_in(const std::filesystem::path& folder) {
 }
 
 ExitCode inspect(Session& session, const InspectOptions& options) {
-  run_on_root(session.communicator(), [&] {
+  collectives::run_on_root(session.communicator(), [&] {
     require_known_file(options.folder);
     check_flags(options);
     require_result_path("--json", options.json);
   });
   if (options.done) {
     ExitCode code = ExitCode::kOk;
-    run_on_root(session.communicator(), [&] { code = report_done(options); });
+    collectives::run_on_root(session.communicator(), [&] { code = report_done(options); });
     return code;
   }
-  run_on_root(session.communicator(), [&] {
+  collectives::run_on_root(session.communicator(), [&] {
     if (options.flight) return show_flight(options.folder, options.json);
     if (is_of_onnx(options.folder))
       return show_onnx(network_of(options), options.tensors, options.json);
     const std::filesystem::path folder = checkpoint_in(options.folder);
     fmt::print("{}\n", folder.string());
     std::fflush(stdout);
-    const CheckpointState state = read_state(folder);
+    const checkpoint::CheckpointState state = checkpoint::read_state(folder);
     print_state(state, options.tensors);
-    std::vector<std::string> problems = verify(folder);
+    std::vector<std::string> problems = checkpoint::verify(folder);
     const auto buckets = buckets_beside(folder, problems);
     if (buckets) print_buckets(*buckets);
     for (const std::string& problem : problems) fmt::print("  PROBLEM {}\n", problem);
@@ -237,4 +239,4 @@ CommandSpec inspect_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -17,7 +17,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/lanes.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using launch::LaunchOptions;
@@ -50,11 +50,12 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
   if (options.agent) return static_cast<ExitCode>(launch::run_agent(options.given_up));
   const int ranks = session.communicator().size();
   if (ranks > 1 || !session.library().empty())
-    throw AgreedError(ExitCode::kUsage,
-                      fmt::format("launch: started as {} rank{} of a run; start it alone, without "
-                                  "mpirun, srun or WORLD_SIZE, because it starts the ranks itself",
-                                  ranks,
-                                  plural(ranks)));
+    throw collectives::AgreedError(
+        ExitCode::kUsage,
+        fmt::format("launch: started as {} rank{} of a run; start it alone, without "
+                    "mpirun, srun or WORLD_SIZE, because it starts the ranks itself",
+                    ranks,
+                    plural(ranks)));
   init_log("info", 0, 1);
   log_in_background();  // as it must keep watching the ranks
   if (options.ranks < 1) throw ConfigError("launch: -n is required: the number of ranks to start");
@@ -62,14 +63,14 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
   queue_results();
   const TrainOptions train = parse_train(options.train);
   check_train_options(train);
-  const std::string text = read_config_text(train.common.config);
-  const OpenedConfig given = read_config_of(text, train.common);
+  const std::string text = config::read_config_text(train.common.config);
+  const run::OpenedConfig given = read_config_of(text, train.common);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
   int64_t recorded = 0;
   if (given.config.train.lanes == 0)
     recorded = resumed_choices(resume, given.config, /*gpu=*/false).lanes;
-  const RunConfig config = choose_lanes(given, recorded).opened.config;
-  validate_for_ranks(config, options.ranks);
+  const RunConfig config = run::choose_lanes(given, recorded).opened.config;
+  config::validate_for_ranks(config, options.ranks);
   return static_cast<ExitCode>(launch::Supervisor(options, train, text, config).run());
 }
 
@@ -133,4 +134,4 @@ CommandSpec launch_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

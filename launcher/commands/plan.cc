@@ -22,7 +22,7 @@
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct PlanCommandOptions {
@@ -41,14 +41,14 @@ std::string in_units(double bytes) {
 }
 
 // The offset and lifetime of each tensor of the training graph in the arena.
-void print_placements(const PreparedRun& prepared) {
+void print_placements(const run::PreparedRun& prepared) {
   fmt::print("\n{:<44}{:>14}{:>14}{:>8}{:>8}\n",
              "arena of the training graph",
              "offset",
              "bytes",
              "from op",
              "to op");
-  for (const Placement& placement : prepared.plan.programs.training.placements) {
+  for (const plan::Placement& placement : prepared.plan.programs.training.placements) {
     const std::string name =
         placement.tensor != kNoTensor
             ? prepared.graphs->training[placement.tensor].name
@@ -63,16 +63,19 @@ void print_placements(const PreparedRun& prepared) {
   }
 }
 
-Json to_json(const PreparedRun& prepared, const LaneUse& lanes, int local, double step_flops) {
+Json to_json(const run::PreparedRun& prepared,
+             const run::LaneUse& lanes,
+             int local,
+             double step_flops) {
   Json json;
   json["ranks"] = prepared.plan.sharding.topology.ranks();
   json["lanes"] = prepared.plan.sharding.lanes;
   json["lanes_per_rank"] = lanes.most;
   json["lane_efficiency"] = lanes.efficiency;
-  json["precision"] = name_of(prepared.config.execution.precision);
+  json["precision"] = lockstep::name_of(prepared.config.execution.precision);
   json["parameters"] = prepared.plan.layout.parameters;
-  for (const MemoryRow& row : prepared.plan.memory.rows)
-    json["memory_bytes"][name_of(row.kind)] = row.bytes;
+  for (const plan::MemoryRow& row : prepared.plan.memory.rows)
+    json["memory_bytes"][plan::name_of(row.kind)] = row.bytes;
   json["memory_bytes_total"] = prepared.plan.memory.total_bytes();
   if (prepared.ops->separate_memory) json["memory_bytes_gpu"] = prepared.plan.memory.device_bytes();
   json["flops_per_step_per_rank"] = step_flops;
@@ -104,11 +107,11 @@ size_t host_memory(const PlanCommandOptions& options) {
 }
 
 // Prints a line for each length of execution.length_buckets: the cost of a lane whose samples fit.
-void print_lengths(const PreparedRun& prepared) {
+void print_lengths(const run::PreparedRun& prepared) {
   const std::vector<int64_t>& lengths = prepared.config.execution.length_buckets;
-  const ProgramPlan& whole = prepared.plan.programs.training;
+  const plan::ProgramPlan& whole = prepared.plan.programs.training;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    const ProgramPlan& plan = prepared.plan.programs.length_bucket_training[i];
+    const plan::ProgramPlan& plan = prepared.plan.programs.length_bucket_training[i];
     fmt::print("lanes of up to {} tokens: {:.3g} of the work, {} of activations and workspace\n",
                lengths[i],
                static_cast<double>(plan.flops) / static_cast<double>(whole.flops),
@@ -119,13 +122,13 @@ void print_lengths(const PreparedRun& prepared) {
 // Prints the plan for a reader: the memory table, then the work, the traffic and the length of the
 // run.
 void print_plan(const PlanCommandOptions& options,
-                const PreparedRun& prepared,
+                const run::PreparedRun& prepared,
                 const std::string& choices,
-                const LaneUse& lanes,
+                const run::LaneUse& lanes,
                 int local,
                 double step_flops) {
-  const Plan& plan = prepared.plan;
-  fmt::print("{}\n\n{}", prepared.data->summary.description, memory_table(plan.memory));
+  const plan::Plan& plan = prepared.plan;
+  fmt::print("{}\n\n{}", prepared.data->summary.description, plan::memory_table(plan.memory));
   const size_t host = plan.memory.host_bytes(local);
   fmt::print("  {} on a host with {} rank{}{}\n\n",
              in_units(static_cast<double>(host)),
@@ -159,12 +162,12 @@ void print_plan(const PlanCommandOptions& options,
   fmt::print("the run: {} steps of {} samples\n",
              prepared.config.train.steps,
              prepared.config.train.global_batch);
-  fmt::print("decided: {}, {}\n", choices, to_text(prepared.defaults));
+  fmt::print("decided: {}, {}\n", choices, run::to_text(prepared.defaults));
 }
 
 // The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
-MemoryLimits limits_for(const PlanCommandOptions& options, const PreparedRun& prepared) {
-  MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
+run::MemoryLimits limits_for(const PlanCommandOptions& options, const run::PreparedRun& prepared) {
+  run::MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
   if (!options.gpu.empty()) {
     limits.device_bytes = planned_gpu(options.gpu).run_bytes;
@@ -177,10 +180,10 @@ MemoryLimits limits_for(const PlanCommandOptions& options, const PreparedRun& pr
 
 // The placement of the ranks on nodes with `per_node` ranks each. They share memory if all nodes
 // are alike.
-Topology nodes_of(int ranks, int per_node) {
+collectives::Topology nodes_of(int ranks, int per_node) {
   std::vector<std::string> nodes;
   for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
-  Topology topology = topology_of(nodes);
+  collectives::Topology topology = collectives::topology_of(nodes);
   topology.shares_memory = topology.per_node > 1 && topology.per_node == per_node;
   return topology;
 }
@@ -206,7 +209,7 @@ void print_tuned_buckets(const RunConfig& config, bool recorded) {
 // Plans, on this rank alone, for --ranks ranks or, by default, for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
   require_result_path("--json", options.common.json);
-  const OpenedConfig opened = read_config(options.common);
+  const run::OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
   CommonOptions device = options.common;
   PlannedGpu gpu;
@@ -228,20 +231,21 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
   // A configured number may be meant for another machine: it is not checked against this one.
   const auto threads = static_cast<int>(config.execution.threads);
-  set_compute_threads(threads > 0 ? threads
-                                  : choose_threads(config, share_of(find_cpu_limits(), local)));
-  const OpSet& ops = ops_to_plan_for(device);
-  const ChosenLanes chosen = choose_lanes(opened);
-  const ChosenPrecision precision = choose_precision(chosen.opened, RunPurpose::kTrain, ops);
-  const PreparedRun prepared = prepare_run(precision.opened,
-                                           nodes_of(ranks, local),
-                                           RunPurpose::kTrain,
-                                           ops,
-                                           {.may_assume_data = true,
-                                            .bucket_mib = record ? record->bucket_mib : 0,
-                                            .eager = options.common.eager});
-  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
-  const LaneUse lanes = lane_use(prepared.config, ranks);
+  set_compute_threads(
+      threads > 0 ? threads : run::choose_threads(config, share_of(find_cpu_limits(), local)));
+  const exec::OpSet& ops = ops_to_plan_for(device);
+  const run::ChosenLanes chosen = run::choose_lanes(opened);
+  const run::ChosenPrecision precision =
+      run::choose_precision(chosen.opened, run::RunPurpose::kTrain, ops);
+  const run::PreparedRun prepared = run::prepare_run(precision.opened,
+                                                     nodes_of(ranks, local),
+                                                     run::RunPurpose::kTrain,
+                                                     ops,
+                                                     {.may_assume_data = true,
+                                                      .bucket_mib = record ? record->bucket_mib : 0,
+                                                      .eager = options.common.eager});
+  for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
+  const run::LaneUse lanes = run::lane_use(prepared.config, ranks);
   const double step_flops = static_cast<double>(prepared.plan.programs.training.flops) * lanes.most;
   const std::string choices =
       "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);
@@ -251,13 +255,13 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);
-  require_memory(prepared, local, limits_for(options, prepared));
+  run::require_memory(prepared, local, limits_for(options, prepared));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
-  run_on_root(communicator, [&] { plan_here(options, communicator.size()); });
+  collectives::run_on_root(communicator, [&] { plan_here(options, communicator.size()); });
   return ExitCode::kOk;
 }
 
@@ -306,4 +310,4 @@ CommandSpec plan_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -21,7 +21,7 @@
 #include "runtime/train/evaluation/predictor.h"
 #include "runtime/train/evaluation/token_losses.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct PredictOptions {
@@ -33,10 +33,10 @@ struct PredictOptions {
 constexpr char kOutputTensor[] = "output";
 
 // Whether the model predicts tokens. Throws ConfigError if it does not, and --logits is given.
-bool predicts_tokens(const PredictOptions& options, const ModelTraits& model) {
-  const bool of_tokens =
-      model.input == ModelInput::kTokens &&
-      (model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens);
+bool predicts_tokens(const PredictOptions& options, const config::ModelTraits& model) {
+  const bool of_tokens = model.input == config::ModelInput::kTokens &&
+                         (model.text_task == config::TextTask::kNextToken ||
+                          model.text_task == config::TextTask::kMaskedTokens);
   if (options.logits && !of_tokens)
     throw ConfigError("--logits: allowed only with models that predict tokens; the model is {}",
                       model.section);
@@ -54,13 +54,13 @@ class Outputs {
   void tell(const std::string& name, const std::string& value) { metadata_[name] = value; }
   void write(const std::string& path) const {
     replace_file(path, [&](const std::filesystem::path& unfinished) {
-      write_safetensors(unfinished, tensors_, metadata_);
+      checkpoint::write_safetensors(unfinished, tensors_, metadata_);
     });
   }
 
  private:
   std::deque<std::vector<float>> values_;
-  std::vector<F32Tensor> tensors_;
+  std::vector<checkpoint::F32Tensor> tensors_;
   std::map<std::string, std::string> metadata_;
 };
 
@@ -80,7 +80,7 @@ void add_names(const char* field,
 
 // Computes the network's outputs for each sample or token, and adds them to the file on rank 0.
 void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  Predictor predictor(run.context(), run.memory());
+  train::Predictor predictor(run.context(), run.memory());
   std::vector<float> values = predictor.run();
   const int64_t samples = predictor.samples(), columns = predictor.columns();
   const int64_t tokens = predictor.tokens();
@@ -97,17 +97,17 @@ void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* js
 
 // Adds the losses of a language model's tokens, samples and documents.
 void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  TokenLosses pass(run.context(), run.memory());
+  train::TokenLosses pass(run.context(), run.memory());
   std::vector<float> losses = pass.run();
   const int64_t samples = pass.samples(), tokens = pass.tokens();
   (*json)["samples"] = samples;
   (*json)["tokens"] = tokens;
   if (!root) return;
-  const std::vector<DocumentLoss> documents = pass.by_document(losses);
+  const std::vector<train::DocumentLoss> documents = pass.by_document(losses);
   std::vector<double> sums(static_cast<size_t>(samples)), counts(sums.size());
   std::vector<float> rows;
   double loss = 0, counted = 0;
-  for (const DocumentLoss& document : documents) {
+  for (const train::DocumentLoss& document : documents) {
     const auto sample = static_cast<size_t>(document.sample);
     sums[sample] += document.loss;
     counts[sample] += static_cast<double>(document.counted);
@@ -158,25 +158,28 @@ void print_summary(const PredictOptions& options,
 }
 
 ExitCode predict(Session& session, const PredictOptions& options) {
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
-  run_on_all(communicator, [&] { require_result_path("--out", options.out, {".safetensors"}); });
+  collectives::run_on_all(communicator,
+                          [&] { require_result_path("--out", options.out, {".safetensors"}); });
   EvaluatedConfig evaluated =
-      read_evaluated_config(session, options.evaluation, RunPurpose::kPredict);
+      read_evaluated_config(session, options.evaluation, run::RunPurpose::kPredict);
   bool of_tokens = false;
-  run_on_all(communicator,
-             [&] { of_tokens = predicts_tokens(options, evaluated.opened.model->traits()); });
-  const EvaluationRun run(session, options.evaluation, std::move(evaluated), RunPurpose::kPredict);
+  collectives::run_on_all(communicator, [&] {
+    of_tokens = predicts_tokens(options, evaluated.opened.model->traits());
+  });
+  const EvaluationRun run(
+      session, options.evaluation, std::move(evaluated), run::RunPurpose::kPredict);
   const bool root = communicator.rank() == 0;
-  const CheckpointState& state = run.state();
+  const checkpoint::CheckpointState& state = run.state();
   Outputs outputs;
   outputs.tell("lockstep_step", std::to_string(state.step));
   Json json;
   json["step"] = state.step;
   if (of_tokens) add_losses(run, root, &outputs, &json);
   if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
-  run_on_root(communicator, [&] { outputs.write(options.out); });
+  collectives::run_on_root(communicator, [&] { outputs.write(options.out); });
   json["weights_hash"] = to_hex(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(run.context());
   if (bad_records) json["bad_records"] = *bad_records;
@@ -216,4 +219,4 @@ CommandSpec predict_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -25,7 +25,7 @@
 #include "runtime/run/threads.h"
 #include "runtime/train/trainer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kMaxEnvironmentBytes = size_t{1} << 20;
@@ -47,7 +47,7 @@ struct Difference {
   std::string field, recorded, computed;
 };
 
-StepBits bits_of(const StepRecord& record) {
+StepBits bits_of(const metrics::StepRecord& record) {
   StepBits bits = {{"loss", Json(record.loss).dump()},
                    {"grad_norm", Json(record.grad_norm).dump()}};
   if (record.state_digest)
@@ -91,8 +91,9 @@ std::map<int64_t, StepBits> read_record(const std::filesystem::path& metrics,
 // The newest checkpoint from which there is a step to compute; empty: the run's beginning.
 std::string checkpoint_before(const std::filesystem::path& folder, int64_t step) {
   std::string found;
-  for (const CheckpointEntry& entry : list_checkpoints(folder / "checkpoints")) {
-    if (entry.step < step && verify(entry.path).empty()) found = entry.path;
+  for (const checkpoint::CheckpointEntry& entry :
+       checkpoint::list_checkpoints(folder / "checkpoints")) {
+    if (entry.step < step && checkpoint::verify(entry.path).empty()) found = entry.path;
   }
   return found;
 }
@@ -111,13 +112,14 @@ std::optional<Difference> difference(int64_t step,
 // Only the run's own number formats give its bits, so that no other value is a remedy. Throws
 // ConfigError.
 void require_formats(const ExecutionConfig& execution,
-                     const OpSet& ops,
+                     const exec::OpSet& ops,
                      const std::string& folder) {
   const bool gpu = ops.separate_memory;
   std::string format;
   if (gpu && execution.bf16x3) format = "bf16x3";
   if (!gpu && execution.tf32) format = "TF32";
-  if (!gpu && execution.precision != Precision::kFp32) format = name_of(execution.precision);
+  if (!gpu && execution.precision != Precision::kFp32)
+    format = lockstep::name_of(execution.precision);
   if (format.empty()) return;
   throw ConfigError(
       "{}: the run computed in {}, which device {} does not train in; replay it on {}",
@@ -128,7 +130,7 @@ void require_formats(const ExecutionConfig& execution,
 }
 
 // Warns if the run's last start was on a device of another kind, whose bits are others.
-void warn_of_other_device(const std::filesystem::path& folder, const OpSet& ops) {
+void warn_of_other_device(const std::filesystem::path& folder, const exec::OpSet& ops) {
   try {
     const Json environment =
         Json::parse(read_file(folder / "environment.json", kMaxEnvironmentBytes));
@@ -149,45 +151,47 @@ class Replay {
   Replay(Session& session, const ReplayOptions& options) : session_(session), options_(options) {}
 
   ExitCode run() {
-    run_on_all(session_.communicator(), [&] { prepare(); });
-    std::unique_ptr<Device> device = choose_device(session_, options_.common);
+    collectives::run_on_all(session_.communicator(), [&] { prepare(); });
+    std::unique_ptr<exec::Device> device = choose_device(session_, options_.common);
     // The folder is the record; one without a precision is of a revision that computed in FP32, and
     // one without lanes had 8.
-    run_on_all(session_.communicator(), [&] {
-      opened_ = choose_lanes(opened_, 8).opened;
+    collectives::run_on_all(session_.communicator(), [&] {
+      opened_ = run::choose_lanes(opened_, 8).opened;
       opened_ =
-          choose_precision(opened_, RunPurpose::kTrain, device->ops(), Precision::kFp32).opened;
+          run::choose_precision(opened_, run::RunPurpose::kTrain, device->ops(), Precision::kFp32)
+              .opened;
       require_formats(opened_.config.execution, device->ops(), options_.folder);
     });
     if (session_.communicator().rank() == 0) warn_of_other_device(options_.folder, device->ops());
-    check_same_config(session_.communicator(), opened_.config);
+    run::check_same_config(session_.communicator(), opened_.config);
     RankContext rank(
-        session_, options_.common, std::move(device), opened_.config.comm, RunPurpose::kTrain);
-    Communicator& communicator = rank.communicator();
-    PreparedRun prepared;
-    run_on_all(communicator, [&] {
-      set_compute_threads(choose_threads(opened_.config, rank.share));
-      prepared =
-          prepare_run(opened_,
-                      rank.placed,
-                      RunPurpose::kTrain,
-                      rank.device.device().ops(),
-                      {.checkpoint = state_ ? &*state_ : nullptr, .eager = options_.common.eager});
-      add_checksums(*prepared.data);
+        session_, options_.common, std::move(device), opened_.config.comm, run::RunPurpose::kTrain);
+    collectives::Communicator& communicator = rank.communicator();
+    run::PreparedRun prepared;
+    collectives::run_on_all(communicator, [&] {
+      set_compute_threads(run::choose_threads(opened_.config, rank.share));
+      prepared = run::prepare_run(
+          opened_,
+          rank.placed,
+          run::RunPurpose::kTrain,
+          rank.device.device().ops(),
+          {.checkpoint = state_ ? &*state_ : nullptr, .eager = options_.common.eager});
+      run::add_checksums(*prepared.data);
       if (options_.step > prepared.config.train.steps)
         throw ConfigError("--step: value is {}; allowed: 1 to {}, the steps of the run",
                           options_.step,
                           prepared.config.train.steps);
       rank.require_memory(prepared);
     });
-    check_same_data(communicator, prepared.data->summary);
+    run::check_same_data(communicator, prepared.data->summary);
     rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);
-    run_on_all(communicator, [&] { rank.require_memory(prepared); });
-    if (rank.node != nullptr) allocate_shared(*rank.node, prepared.plan);
-    const RunContext context = context_of(
+    collectives::run_on_all(communicator, [&] { rank.require_memory(prepared); });
+    if (rank.node != nullptr) train::allocate_shared(*rank.node, prepared.plan);
+    const train::RunContext context = run::context_of(
         prepared, communicator, rank.device.slices(), rank.device.backend(), rank.node.get());
-    std::unique_ptr<Trainer> trainer;
-    run_on_all(communicator, [&] { trainer = std::make_unique<Trainer>(context); });
+    std::unique_ptr<train::Trainer> trainer;
+    collectives::run_on_all(communicator,
+                            [&] { trainer = std::make_unique<train::Trainer>(context); });
     compute(*trainer);
     // A step without a record is compared with a second computation.
     const bool recorded = !recorded_.empty();
@@ -208,7 +212,7 @@ class Replay {
     common.set.emplace_back("comm.tune_buckets=false");  // which changes no bit
     opened_ = read_config(common);
     checkpoint_ = checkpoint_before(folder, options_.step);
-    if (!checkpoint_.empty()) state_ = read_state(checkpoint_);
+    if (!checkpoint_.empty()) state_ = checkpoint::read_state(checkpoint_);
     const auto older = state_ ? with_recorded_parameters(opened_, *state_) : std::nullopt;
     if (older) {
       opened_ = *older;
@@ -218,10 +222,10 @@ class Replay {
     recorded_ = read_record(folder / "metrics.jsonl", first_, options_.step);
   }
 
-  void compute(Trainer& trainer) {
+  void compute(train::Trainer& trainer) {
     trainer.start(checkpoint_.empty() ? "none" : checkpoint_);
     computed_.clear();
-    for (const StepRecord& record : trainer.replay(options_.step))
+    for (const metrics::StepRecord& record : trainer.replay(options_.step))
       computed_[record.step] = bits_of(record);
   }
 
@@ -272,16 +276,17 @@ class Replay {
 
   Session& session_;
   const ReplayOptions& options_;
-  OpenedConfig opened_;
+  run::OpenedConfig opened_;
   std::string checkpoint_;
-  std::optional<CheckpointState> state_;  // of the checkpoint
-  int64_t first_ = 0;                     // completed steps that it begins with
+  std::optional<checkpoint::CheckpointState> state_;  // of the checkpoint
+  int64_t first_ = 0;                                 // completed steps that it begins with
   std::map<int64_t, StepBits> recorded_, computed_;
 };
 
 ExitCode replay(Session& session, const ReplayOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  run_on_all(session.communicator(), [&] { require_result_path("--json", options.common.json); });
+  collectives::run_on_all(session.communicator(),
+                          [&] { require_result_path("--json", options.common.json); });
   return Replay(session, options).run();
 }
 
@@ -311,4 +316,4 @@ CommandSpec replay_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -27,7 +27,7 @@
 #include "runtime/graph/ops/diffusion_noise.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct SampleOptions {
@@ -36,7 +36,7 @@ struct SampleOptions {
   std::string out;
   int64_t count = 0;
   std::vector<int32_t> classes;
-  ImageSampling sampling;
+  generate::ImageSampling sampling;
   int64_t columns = 0;
   bool average = false;
 };
@@ -48,48 +48,50 @@ constexpr int64_t kMaxColumns = 16;  // unless --columns is larger
 // A checkpoint and its model.
 struct SampledModel {
   std::filesystem::path folder;
-  CheckpointState state;
+  checkpoint::CheckpointState state;
   RunConfig config;
-  std::shared_ptr<const OpenedModel> model;  // resolved
-  ModelIo io;
+  std::shared_ptr<const models::OpenedModel> model;  // resolved
+  models::ModelIo io;
 
-  const ModelTraits& traits() const { return model->traits(); }
+  const config::ModelTraits& traits() const { return model->traits(); }
 };
 
 SampledModel open_checkpoint(const SampleOptions& options) {
   SampledModel sampled;
-  sampled.folder = resolve_checkpoint(options.checkpoint);
-  sampled.state = read_state(sampled.folder);
-  const OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
+  sampled.folder = checkpoint::resolve_checkpoint(options.checkpoint);
+  sampled.state = checkpoint::read_state(sampled.folder);
+  const run::OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
   sampled.config = opened.config;
   log_fp32(sampled.config, nullptr);
-  const auto samples = [](const ModelTraits& traits) { return traits.diffusion.has_value(); };
+  const auto samples = [](const config::ModelTraits& traits) {
+    return traits.diffusion.has_value();
+  };
   if (!samples(opened.model->traits()))
     throw ConfigError(
         "{}: the model is {}, which makes no images; allowed: {}, and onnx with diffusion",
         sampled.folder.string(),
-        name_of(opened.config.model),
-        sections_where(samples));
+        config::name_of(opened.config.model),
+        models::sections_where(samples));
   sampled.io = opened.model->io_of_weights(
       [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
-        for (const NamedSlice& slice : sampled.state.layout) {
-          if (slice.name == name) return file_extents(slice);
+        for (const checkpoint::NamedSlice& slice : sampled.state.layout) {
+          if (slice.name == name) return checkpoint::file_extents(slice);
         }
         return std::nullopt;
       });
-  sampled.model = reopen_model(opened.model, opened.model->resolved(sampled.io));
+  sampled.model = models::reopen_model(opened.model, opened.model->resolved(sampled.io));
   return sampled;
 }
 
 void check_options(const SampleOptions& options, const SampledModel& model) {
-  const DiffusionTraits& diffusion = *model.traits().diffusion;
+  const config::DiffusionTraits& diffusion = *model.traits().diffusion;
   if (diffusion.schedule != DiffusionSchedule::kFlowMatching &&
-      options.sampling.steps > kDiffusionTimes)
+      options.sampling.steps > graph::kDiffusionTimes)
     throw ConfigError("--steps: value is {}; allowed: 1 to {}, the times of {} {}",
                       options.sampling.steps,
-                      kDiffusionTimes,
+                      graph::kDiffusionTimes,
                       model.traits().field(diffusion.fields + "schedule"),
-                      name_of(diffusion.schedule));
+                      lockstep::name_of(diffusion.schedule));
   if (!diffusion.with_classes && !options.classes.empty())
     throw ConfigError("--classes: the network has no classes; leave the flag out");
   if (diffusion.with_classes && options.sampling.uses_none() && !diffusion.without_classes)
@@ -140,10 +142,10 @@ constexpr int64_t kMaxPixels = 1'000'000;  // of a side: libpng's limit
 // Images side by side, row by row, with black borders.
 struct Grid {
   std::vector<uint8_t> pixels;  // (height, width, channels)
-  ImageSize size;
+  data::ImageSize size;
 };
 
-ImageSize size_of_grid(int64_t count, const ModelIo& io, int64_t columns) {
+data::ImageSize size_of_grid(int64_t count, const models::ModelIo& io, int64_t columns) {
   const int64_t height = (count + columns - 1) / columns * (io.height + kMargin) + kMargin;
   const int64_t width = columns * (io.width + kMargin) + kMargin;
   if (std::max(height, width) > kMaxPixels)
@@ -159,9 +161,9 @@ ImageSize size_of_grid(int64_t count, const ModelIo& io, int64_t columns) {
 }
 
 Grid grid_of(const std::vector<float>& images,
-             const ModelIo& io,
+             const models::ModelIo& io,
              int64_t columns,
-             const ImageSize& size) {
+             const data::ImageSize& size) {
   const int64_t elements = io.height * io.width * io.channels;
   const int64_t height = size.height, width = size.width;
   Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)), size};
@@ -179,45 +181,46 @@ Grid grid_of(const std::vector<float>& images,
 
 void read_weights(const SampleOptions& options,
                   const SampledModel& model,
-                  const std::vector<NamedSlice>& slices,
+                  const std::vector<checkpoint::NamedSlice>& slices,
                   float* flat) {
   huggingface::read_merged(model.folder, model.state, model.config, slices, flat, options.average);
 }
 
-void sample(const SampleOptions& options, Device& device) {
+void sample(const SampleOptions& options, exec::Device& device) {
   if (options.out == options.common.json)
     throw ConfigError("--json: value is '{}'; allowed: a file other than --out's", options.out);
   require_result_path("--out", options.out, {".png"});
   require_result_path("--json", options.common.json);
   const SampledModel model = open_checkpoint(options);
   check_options(options, model);
-  set_compute_threads(choose_threads(model.config, share_of(find_cpu_limits(), 1)));
+  set_compute_threads(run::choose_threads(model.config, share_of(find_cpu_limits(), 1)));
   const std::vector<int32_t> classes = classes_of(options, model);
   const auto count = static_cast<int64_t>(classes.size());
   const int64_t columns = columns_of(options, model, count);
-  const ImageSize size = size_of_grid(count, model.io, columns);
-  ImageSampling sampling = options.sampling;
+  const data::ImageSize size = size_of_grid(count, model.io, columns);
+  generate::ImageSampling sampling = options.sampling;
   if (!model.traits().diffusion->with_classes) sampling.guidance = 0;  // the network as it is
   const int64_t rows = sampling.rows_per_image();
-  ImageDenoiser denoiser(device.make_backend({}),
-                         *model.model,
-                         model.io,
-                         std::min(kRowsAtOnce, count * rows),
-                         [&](const std::vector<NamedSlice>& slices, float* flat) {
-                           read_weights(options, model, slices, flat);
-                         });
+  generate::ImageDenoiser denoiser(
+      device.make_backend({}),
+      *model.model,
+      model.io,
+      std::min(kRowsAtOnce, count * rows),
+      [&](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
+        read_weights(options, model, slices, flat);
+      });
   const double start_ms = now_ms();
-  const std::vector<float> images =
-      sample_images(denoiser, model.traits(), classes, sampling, [](int64_t done, int64_t all) {
+  const std::vector<float> images = generate::sample_images(
+      denoiser, model.traits(), classes, sampling, [](int64_t done, int64_t all) {
         log_debug("step {} of {}", done, all);
       });
   const double seconds = (now_ms() - start_ms) / 1000;
   const Grid grid = grid_of(images, model.io, columns, size);
-  const PixelView view{grid.pixels.data(),
-                       grid.size.width * model.io.channels,
-                       static_cast<int>(model.io.channels),
-                       grid.size};
-  write_file_atomically(options.out, encode_png(view));
+  const data::PixelView view{grid.pixels.data(),
+                             grid.size.width * model.io.channels,
+                             static_cast<int>(model.io.channels),
+                             grid.size};
+  write_file_atomically(options.out, data::encode_png(view));
   const std::string hash = to_hex(checksum_of(grid.pixels.data(), grid.pixels.size()));
   fmt::print("step {}: {} image{} of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
              model.state.step,
@@ -292,9 +295,9 @@ CommandSpec sample_command() {
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) {
     return on_first_device(
-        session, options->common, [&](Device& device) { sample(*options, device); });
+        session, options->common, [&](exec::Device& device) { sample(*options, device); });
   };
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -13,7 +13,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using scale::ScaleOptions;
@@ -23,11 +23,12 @@ ExitCode run_scale(Session& session, const ScaleOptions& options) {
   // starts.
   const int ranks = session.communicator().size();
   if (ranks > 1 || !session.library().empty())
-    throw AgreedError(ExitCode::kUsage,
-                      fmt::format("scale: started as {} rank{} of a run; allowed: alone, without "
-                                  "mpirun, srun or WORLD_SIZE, since it starts the ranks itself",
-                                  ranks,
-                                  plural(ranks)));
+    throw collectives::AgreedError(
+        ExitCode::kUsage,
+        fmt::format("scale: started as {} rank{} of a run; allowed: alone, without "
+                    "mpirun, srun or WORLD_SIZE, since it starts the ranks itself",
+                    ranks,
+                    plural(ranks)));
   init_log("info", 0, 1);
   try {
     scale::measure_scaling(options);
@@ -99,4 +100,4 @@ CommandSpec scale_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -16,7 +16,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/graph/op_kind.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct SelftestOptions {
@@ -49,8 +49,8 @@ bool chosen(const std::vector<std::string>& precisions, const std::string& name)
 }
 
 bool is_kind(const std::string& name) {
-  for (int kind = 0; kind < static_cast<int>(OpKind::kCount); ++kind)
-    if (name == name_of(static_cast<OpKind>(kind))) return true;
+  for (int kind = 0; kind < static_cast<int>(graph::OpKind::kCount); ++kind)
+    if (name == graph::name_of(static_cast<graph::OpKind>(kind))) return true;
   return false;
 }
 
@@ -98,7 +98,7 @@ std::vector<std::string> skipped_in(const std::vector<std::string>& all, const s
 }
 
 std::vector<OpDeviation> compare(const ParityCase& test,
-                                 Device& device,
+                                 exec::Device& device,
                                  const ParityMode& mode,
                                  const std::vector<std::string>& skipped_ops) {
   const std::string where = fmt::format("{} {}", mode.name, test.name);
@@ -110,7 +110,7 @@ std::vector<OpDeviation> compare(const ParityCase& test,
 }
 
 void run_case(const ParityCase& test,
-              Device& device,
+              exec::Device& device,
               const ParityMode& mode,
               const SelftestOptions& options,
               Outcome& outcome) {
@@ -139,14 +139,14 @@ void run_case(const ParityCase& test,
 ExitCode selftest(Session& session, const SelftestOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   if (options.list) {
-    run_on_root(session.communicator(), [] {
+    collectives::run_on_root(session.communicator(), [] {
       for (const ParityCase& test : parity_cases()) fmt::print("{}\n", test.name);
     });
     return ExitCode::kOk;
   }
-  const std::unique_ptr<Device> device = choose_device(session, options.common);
+  const std::unique_ptr<exec::Device> device = choose_device(session, options.common);
   bool failed = false;
-  run_on_root(session.communicator(), [&] {
+  collectives::run_on_root(session.communicator(), [&] {
     require_result_path("--json", options.common.json);
     set_compute_threads(usable_cpus());
     Outcome outcome;
@@ -206,4 +206,4 @@ CommandSpec selftest_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -43,12 +43,12 @@
 #include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Logs what is about to run.
-void describe(const PreparedRun& prepared, const SameChoices& choices, RankContext& rank) {
-  Communicator& communicator = rank.communicator();
+void describe(const run::PreparedRun& prepared, const SameChoices& choices, RankContext& rank) {
+  collectives::Communicator& communicator = rank.communicator();
   RankDevice& device = rank.device;
   const int ranks = communicator.size();
   log_info("device {}: {} rank{} x {} thread{}; {}",
@@ -61,7 +61,7 @@ void describe(const PreparedRun& prepared, const SameChoices& choices, RankConte
   if (choices.precision.worth_logging) log_info("precision: {}", choices.precision.text());
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
-    const std::string unused = lane_use(prepared.config, ranks).warning;
+    const std::string unused = run::lane_use(prepared.config, ranks).warning;
     if (!unused.empty()) log_warn("{}", unused);
     const std::string advice = measured_bf16x3_advice(device.device(), prepared.config.execution);
     if (!advice.empty()) log_info("{}", advice);
@@ -74,7 +74,7 @@ void describe(const PreparedRun& prepared, const SameChoices& choices, RankConte
            prepared.config.train.global_batch,
            prepared.plan.sharding.lanes,
            static_cast<double>(prepared.plan.memory.total_bytes()) / (1024 * 1024));
-  const Topology& topology = prepared.plan.sharding.topology;
+  const collectives::Topology& topology = prepared.plan.sharding.topology;
   const bool tree = prepared.config.comm.order == CommConfig::Order::kTree;
   if (ranks > 1 && topology.nodes == 1)
     log_info("between the ranks: {}{}",
@@ -93,10 +93,10 @@ void describe(const PreparedRun& prepared, const SameChoices& choices, RankConte
         "place consecutive ranks on a node");
   if (communicator.rank() == 0)
     for (const std::string& warning : prepared.warnings) log_warn("{}", warning);
-  log_debug("\n{}", memory_table(prepared.plan.memory));
+  log_debug("\n{}", plan::memory_table(prepared.plan.memory));
   log_info("threads a rank: {} ({})",
            compute_threads(),
-           reason_for_threads(prepared.config, rank.share));
+           run::reason_for_threads(prepared.config, rank.share));
   if (const auto* onnx = std::get_if<OnnxConfig>(&prepared.config.model)) {
     const onnx::FileRoles roles = onnx::roles_of(*onnx, prepared.graphs->training);
     for (const std::string& line : onnx::lines_of(roles)) log_info("{}: {}", onnx->file, line);
@@ -107,63 +107,63 @@ void describe(const PreparedRun& prepared, const SameChoices& choices, RankConte
 }
 
 // Reads this rank's config. All ranks together; throws AgreedError.
-OpenedConfig read_given_config(Session& session, const TrainOptions& options) {
-  OpenedConfig opened;
-  run_on_all(session.communicator(), [&] {
+run::OpenedConfig read_given_config(Session& session, const TrainOptions& options) {
+  run::OpenedConfig opened;
+  collectives::run_on_all(session.communicator(), [&] {
     check_train_options(options);
     require_result_path("--json", options.common.json);
     queue_results();
     opened = read_config(options.common, options.walltime);
-    for (const std::string& field : options.allowed_changes) find_references(field);
+    for (const std::string& field : options.allowed_changes) config::find_references(field);
   });
   return opened;
 }
 
 // If a host has too little memory for a snapshot, all ranks do without it, and training waits while
 // checkpoints are written. All ranks together.
-PreparedRun fit_snapshot(RankContext& rank, const PreparedRun& prepared) {
-  Communicator& communicator = rank.communicator();
+run::PreparedRun fit_snapshot(RankContext& rank, const run::PreparedRun& prepared) {
+  collectives::Communicator& communicator = rank.communicator();
   const bool lacks =
-      lacks_memory_for_snapshot(prepared, rank.session.local_ranks(), rank.device.limits());
-  if (sum_over_ranks(communicator, lacks ? 1 : 0) == 0) return prepared;
+      run::lacks_memory_for_snapshot(prepared, rank.session.local_ranks(), rank.device.limits());
+  if (collectives::sum_over_ranks(communicator, lacks ? 1 : 0) == 0) return prepared;
   log_warn(
       "a host has too little memory for a copy of weights and moments: training waits while "
       "checkpoints are written, as with checkpoint.async: false");
-  PreparedRun without;
-  run_on_all(communicator, [&] { without = without_snapshot(prepared); });
+  run::PreparedRun without;
+  collectives::run_on_all(communicator, [&] { without = run::without_snapshot(prepared); });
   return without;
 }
 
 // The run, planned and known to fit into memory. All ranks together; throws AgreedError.
-PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
-  Communicator& communicator = rank.communicator();
-  PreparedRun prepared;
-  run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(resumed.opened.config, rank.share));
-    prepared = prepare_run(
+run::PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
+  collectives::Communicator& communicator = rank.communicator();
+  run::PreparedRun prepared;
+  collectives::run_on_all(communicator, [&] {
+    set_compute_threads(run::choose_threads(resumed.opened.config, rank.share));
+    prepared = run::prepare_run(
         resumed.opened,
         rank.placed,
-        RunPurpose::kTrain,
+        run::RunPurpose::kTrain,
         rank.device.device().ops(),
         {.checkpoint = resumed.state ? &*resumed.state : nullptr, .eager = rank.device.eager()});
-    add_checksums(*prepared.data);
+    run::add_checksums(*prepared.data);
   });
   prepared = fit_snapshot(rank, prepared);
-  run_on_all(communicator, [&] { rank.require_memory(prepared); });
-  check_same_data(communicator, prepared.data->summary);
+  collectives::run_on_all(communicator, [&] { rank.require_memory(prepared); });
+  run::check_same_data(communicator, prepared.data->summary);
   return prepared;
 }
 
 // The run with the size of buckets that comm.tune_buckets chooses. All ranks together.
-PreparedRun tune_buckets(RankContext& rank,
-                         const PreparedRun& prepared,
-                         const std::string& resume) {
+run::PreparedRun tune_buckets(RankContext& rank,
+                              const run::PreparedRun& prepared,
+                              const std::string& resume) {
   if (!prepared.config.comm.tune_buckets) return prepared;
   const double bucket_mib = choose_bucket_mib(rank, prepared, resume);
   if (bucket_mib == prepared.defaults.bucket_mib) return prepared;
-  PreparedRun tuned;
-  run_on_all(rank.communicator(), [&] {
-    tuned = with_buckets(prepared, bucket_mib);
+  run::PreparedRun tuned;
+  collectives::run_on_all(rank.communicator(), [&] {
+    tuned = run::with_buckets(prepared, bucket_mib);
     rank.require_memory(tuned);
   });
   return tuned;
@@ -171,41 +171,42 @@ PreparedRun tune_buckets(RankContext& rank,
 
 // Opens the device for the run, and allocates the memory that ranks of a node share. All ranks
 // together.
-RunContext open_device(RankContext& rank,
-                       const PreparedRun& prepared,
-                       const SameChoices& choices,
-                       RunFolder* folder) {
+train::RunContext open_device(RankContext& rank,
+                              const run::PreparedRun& prepared,
+                              const SameChoices& choices,
+                              train::RunFolder* folder) {
   rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);
   // Again, because the device's libraries have taken memory.
-  run_on_all(rank.communicator(), [&] { rank.require_memory(prepared); });
+  collectives::run_on_all(rank.communicator(), [&] { rank.require_memory(prepared); });
   describe(prepared, choices, rank);
   const bool shares_memory = prepared.plan.sharding.topology.shares_memory;
-  if (shares_memory) allocate_shared(*rank.node, prepared.plan);
-  RunContext context = context_of(prepared,
-                                  rank.communicator(),
-                                  rank.device.slices(),
-                                  rank.device.backend(),
-                                  shares_memory ? rank.node.get() : nullptr,
-                                  folder);
+  if (shares_memory) train::allocate_shared(*rank.node, prepared.plan);
+  train::RunContext context = run::context_of(prepared,
+                                              rank.communicator(),
+                                              rank.device.slices(),
+                                              rank.device.backend(),
+                                              shares_memory ? rank.node.get() : nullptr,
+                                              folder);
   context.monitor = rank.device.device().monitor();
   return context;
 }
 
 // Checks paths before the run folder is made, so that a mistake leaves none. All ranks together.
 void check_paths(Session& session, const TrainOptions& options, const RunConfig& config) {
-  run_on_root(session.communicator(), [&] {
-    if (options.resume != "auto" && options.resume != "none") resolve_checkpoint(options.resume);
+  collectives::run_on_root(session.communicator(), [&] {
+    if (options.resume != "auto" && options.resume != "none")
+      checkpoint::resolve_checkpoint(options.resume);
     const std::string& from = config.train.init_from;
     if (options.resume != "none" || from.empty()) return;
-    if (!is_there(from))
+    if (!lockstep::is_there(from))
       throw CheckpointError("train.init_from: '{}' does not exist{}{}",
                             from,
                             look_alike_remedy(from, ENOENT),
                             huggingface::download_remedy(from));
-    require_weights_path(from);
+    train::require_weights_path(from);
     if (!is_file(from)) return;
     try {
-      SafetensorsFile{from};
+      checkpoint::SafetensorsFile{from};
     } catch (const CheckpointError& error) {
       throw CheckpointError("train.init_from: {}", error.what());
     }
@@ -219,33 +220,34 @@ struct CloseAtEnd {
 
 ExitCode train(Session& session, const TrainOptions& options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
-  install_stop_signals();
-  const OpenedConfig given = read_given_config(session, options);
-  std::unique_ptr<Device> device = choose_device(session, options.common, /*trains=*/true);
+  train::install_stop_signals();
+  const run::OpenedConfig given = read_given_config(session, options);
+  std::unique_ptr<exec::Device> device = choose_device(session, options.common, /*trains=*/true);
   const SameChoices choices = choose_same(session, options, given, device->ops());
-  const OpenedConfig& opened = choices.precision.opened;
+  const run::OpenedConfig& opened = choices.precision.opened;
   RankContext rank(
-      session, options.common, std::move(device), opened.config.comm, RunPurpose::kTrain);
+      session, options.common, std::move(device), opened.config.comm, run::RunPurpose::kTrain);
   const ResumedConfig resumed = find_state(rank, options, opened);
   check_paths(session, options, resumed.opened.config);
-  PreparedRun prepared = prepare(rank, resumed);
-  const std::unique_ptr<RunFolder> folder = open_run_folder(session, prepared.config);
+  run::PreparedRun prepared = prepare(rank, resumed);
+  const std::unique_ptr<train::RunFolder> folder = open_run_folder(session, prepared.config);
   if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
   const bool on_gpu = rank.device.device().ops().separate_memory;
   RunWatch watch(session, prepared.config, on_gpu);
   // Freeing the memory of a GPU that hangs does not end: the watchdog must still watch.
   const CloseAtEnd close{rank.device};
-  std::optional<RunContext> context;
-  std::unique_ptr<Trainer> trainer;
+  std::optional<train::RunContext> context;
+  std::unique_ptr<train::Trainer> trainer;
   watch.start([&] {
     prepared = tune_buckets(rank, prepared, options.resume);
     context.emplace(open_device(rank, prepared, choices, folder.get()));
-    run_on_all(rank.communicator(), [&] { trainer = std::make_unique<Trainer>(*context); });
+    collectives::run_on_all(rank.communicator(),
+                            [&] { trainer = std::make_unique<train::Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });
   describe_run(session, prepared.recorded, rank.device.device(), folder.get());
   log_in_background();
-  const TrainResult result = trainer->run(options.max_steps);
+  const train::TrainResult result = trainer->run(options.max_steps);
   report_result(result, *context, options.common.json);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
@@ -271,4 +273,4 @@ CommandSpec train_command() {
   return command;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

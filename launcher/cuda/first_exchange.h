@@ -14,9 +14,9 @@ size_t first_exchange_bytes(int ranks);
 // waits for it. NCCL connects them at first use, and allocates most of the GPU memory that it will
 // ever use. `memory` is on the device; if this throws, it must outlive the communicator.
 // Collective. Throws CommError, Error.
-void exchange_first(Communicator& slices,
+void exchange_first(collectives::Communicator& slices,
                     CudaBackend& backend,
-                    const Topology& topology,
+                    const collectives::Topology& topology,
                     std::byte* memory);
 
 }  // namespace lockstep::cuda

@@ -98,12 +98,12 @@ void end_soon(const std::string& text) {
   }).detach();
 }
 
-class GpuDevice final : public Device {
+class GpuDevice final : public exec::Device {
  public:
   explicit GpuDevice(const GpuRequest& request)
       : request_(request), gpu_(describe(request.ordinal)) {}
 
-  const OpSet& ops() const override { return planned_ops(); }
+  const exec::OpSet& ops() const override { return planned_ops(); }
   std::string description() const override {
     return fmt::format("{} (GPU {}, {})", gpu_.name, gpu_.ordinal, gpu_.pci_bus_id);
   }
@@ -126,11 +126,11 @@ class GpuDevice final : public Device {
     LOCKSTEP_CUDA(cudaMemGetInfo(&free, &total));
     return free - std::min(free, connected_ ? kHeadroomOnceConnected : kHeadroomBytes);
   }
-  DeviceMonitor* monitor() override {
+  exec::DeviceMonitor* monitor() override {
     if (monitor_ == nullptr) monitor_ = make_gpu_monitor(gpu_.pci_bus_id, description());
     return monitor_.get();
   }
-  std::unique_ptr<Backend> make_backend(const BackendRequest& request) override {
+  std::unique_ptr<exec::Backend> make_backend(const exec::BackendRequest& request) override {
     use();
     const GpuModel* model = find_gpu_model(gpu_.name);
     return cuda::make_backend(
@@ -141,10 +141,10 @@ class GpuDevice final : public Device {
          .record_graphs = request.record_repeated_work,
          .peak_flops = model == nullptr ? 0 : peak_flops(*model, request.compute, request.tf32)});
   }
-  Communicator& connect(Communicator& control,
-                        Backend& backend,
-                        const Topology& topology,
-                        const ConnectRequest& waiting) override {
+  collectives::Communicator& connect(collectives::Communicator& control,
+                                     exec::Backend& backend,
+                                     const collectives::Topology& topology,
+                                     const exec::ConnectRequest& waiting) override {
     connected_ = true;
     auto& mine = static_cast<CudaBackend&>(backend);
     if (control.size() == 1) {
@@ -156,12 +156,12 @@ class GpuDevice final : public Device {
     // been aborted.
     DeviceArena memory;
     std::byte* scratch = nullptr;
-    run_on_all(control, [&] {
+    collectives::run_on_all(control, [&] {
       memory.reserve(first_exchange_bytes(control.size()), mine.stream());
       scratch = memory.take(first_exchange_bytes(control.size()), "the first exchange");
     });
     Disconnect unless_connected(*this);
-    run_on_all(control, [&] { marks_.emplace(mine.stream()); });
+    collectives::run_on_all(control, [&] { marks_.emplace(mine.stream()); });
     forget_marks_ = [waiting] { waiting.watch_device(nullptr); };
     waiting.watch_device(marks_->word());
     slices_ = make_slices(control, mine, request_, waiting, *marks_);
@@ -201,11 +201,11 @@ class GpuDevice final : public Device {
   };
 
   // NCCL's communicator does it if there are several ranks.
-  void watch_alone(CudaBackend& backend, const ConnectRequest& waiting) {
+  void watch_alone(CudaBackend& backend, const exec::ConnectRequest& waiting) {
     wait_.emplace(backend.stream(), waiting.first_timeout_s, waiting.timeout_s, waiting.waited);
     backend.watch([this, waiting] {
       waiting.while_waiting();
-      const DeviceWait::State state = wait_->check();
+      const collectives::DeviceWait::State state = wait_->check();
       check(state.error, "work queued on the GPU");
       if (state.exceeded_s == 0) return;
       const std::string text =
@@ -239,12 +239,12 @@ class GpuDevice final : public Device {
 
   GpuRequest request_;
   GpuDescription gpu_;
-  CudaBackend* backend_ = nullptr;       // of the run, once connected
-  std::optional<DeviceWait> wait_;       // for the work of a single rank
-  std::optional<OperationMarks> marks_;  // of the work of slices_
-  std::function<void()> forget_marks_;   // so that nobody reads them any more
-  std::unique_ptr<DeviceMonitor> monitor_;
-  std::unique_ptr<Communicator> slices_;
+  CudaBackend* backend_ = nullptr;               // of the run, once connected
+  std::optional<collectives::DeviceWait> wait_;  // for the work of a single rank
+  std::optional<OperationMarks> marks_;          // of the work of slices_
+  std::function<void()> forget_marks_;           // so that nobody reads them any more
+  std::unique_ptr<exec::DeviceMonitor> monitor_;
+  std::unique_ptr<collectives::Communicator> slices_;
   bool connected_ = false;
 };
 
@@ -285,7 +285,7 @@ GpuProbe probe_gpus() {
   return probe;
 }
 
-std::unique_ptr<Device> make_device(const GpuRequest& request) {
+std::unique_ptr<exec::Device> make_device(const GpuRequest& request) {
   return std::make_unique<GpuDevice>(request);
 }
 

@@ -9,6 +9,6 @@ namespace lockstep::cuda {
 GpuProbe probe_gpus();
 
 // Throws Error if the GPU cannot be used.
-std::unique_ptr<Device> make_device(const GpuRequest& request);
+std::unique_ptr<exec::Device> make_device(const GpuRequest& request);
 
 }  // namespace lockstep::cuda

@@ -32,34 +32,34 @@ std::chrono::duration<double, std::milli> milliseconds(double count) {
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
-  std::deque<DeviceState> readings;  // the last ones
-  DeviceState first;                 // what counters began with
-  double read_ms = now_ms();         // when the last reading was complete
+  std::deque<exec::DeviceState> readings;  // the last ones
+  exec::DeviceState first;                 // what counters began with
+  double read_ms = now_ms();               // when the last reading was complete
   int64_t fault = 0;
   bool stopping = false, ended = false, warned = false;
 };
 
 // The mean of the known values; unknown if there are none.
-double mean(const std::deque<DeviceState>& readings,
-            double DeviceState::*value,
+double mean(const std::deque<exec::DeviceState>& readings,
+            double exec::DeviceState::*value,
             bool busy_only = false) {
   double sum = 0, count = 0;
-  for (const DeviceState& reading : readings) {
+  for (const exec::DeviceState& reading : readings) {
     if (reading.*value < 0 || (busy_only && reading.busy == 0)) continue;
     sum += reading.*value;
     ++count;
   }
-  return count > 0 ? sum / count : DeviceState::kUnknown;
+  return count > 0 ? sum / count : exec::DeviceState::kUnknown;
 }
 
-double largest(const std::deque<DeviceState>& readings, double DeviceState::*value) {
-  double most = DeviceState::kUnknown;
-  for (const DeviceState& reading : readings) most = std::max(most, reading.*value);
+double largest(const std::deque<exec::DeviceState>& readings, double exec::DeviceState::*value) {
+  double most = exec::DeviceState::kUnknown;
+  for (const exec::DeviceState& reading : readings) most = std::max(most, reading.*value);
   return most;
 }
 
 // The limits that at least half of the readings have. Single ones may only be a change of clocks.
-uint64_t usual_limits(const std::deque<DeviceState>& readings) {
+uint64_t usual_limits(const std::deque<exec::DeviceState>& readings) {
   uint64_t usual = 0;
   for (uint64_t bit = 1; bit != 0; bit <<= 1) {
     const auto with = std::count_if(readings.begin(), readings.end(), [&](const auto& reading) {
@@ -71,20 +71,20 @@ uint64_t usual_limits(const std::deque<DeviceState>& readings) {
 }
 
 double since(double first, double now) {
-  return first < 0 || now < first ? DeviceState::kUnknown : now - first;
+  return first < 0 || now < first ? exec::DeviceState::kUnknown : now - first;
 }
 
 // An idle GPU lowers its clock, so only readings under load count, if there are any.
-DeviceState summarise(const Shared& shared) {
-  const std::deque<DeviceState>& readings = shared.readings;
-  DeviceState state = readings.back();
-  state.busy = mean(readings, &DeviceState::busy);
-  state.clock_mhz = mean(readings, &DeviceState::clock_mhz, state.busy > 0);
-  state.memory_clock_mhz = mean(readings, &DeviceState::memory_clock_mhz, state.busy > 0);
-  state.power_w = mean(readings, &DeviceState::power_w);
-  state.temperature_c = largest(readings, &DeviceState::temperature_c);
+exec::DeviceState summarise(const Shared& shared) {
+  const std::deque<exec::DeviceState>& readings = shared.readings;
+  exec::DeviceState state = readings.back();
+  state.busy = mean(readings, &exec::DeviceState::busy);
+  state.clock_mhz = mean(readings, &exec::DeviceState::clock_mhz, state.busy > 0);
+  state.memory_clock_mhz = mean(readings, &exec::DeviceState::memory_clock_mhz, state.busy > 0);
+  state.power_w = mean(readings, &exec::DeviceState::power_w);
+  state.temperature_c = largest(readings, &exec::DeviceState::temperature_c);
   state.limits = usual_limits(readings);
-  const DeviceState& first = shared.first;
+  const exec::DeviceState& first = shared.first;
   state.energy_j = since(first.energy_j, state.energy_j);
   state.corrected_errors = since(first.corrected_errors, state.corrected_errors);
   state.uncorrected_errors = since(first.uncorrected_errors, state.uncorrected_errors);
@@ -134,8 +134,8 @@ class Watch {
     shared_->fault = faults.back();
   }
 
-  void note(const DeviceState& reading) {
-    DeviceState state;
+  void note(const exec::DeviceState& reading) {
+    exec::DeviceState state;
     {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->stopping) return;
@@ -155,7 +155,7 @@ class Watch {
     uncorrected_errors_ = std::max(uncorrected_errors_, state.uncorrected_errors);
   }
 
-  void warn_of_slowdown(const DeviceState& state) {
+  void warn_of_slowdown(const exec::DeviceState& state) {
     const uint64_t alarming = state.limits & kAlarming;
     if ((alarming & ~alarming_) != 0) {
       std::string text = fmt::format("{} is slowed down: {}", gpu_, words_for_limits(alarming));
@@ -176,7 +176,7 @@ class Watch {
   double uncorrected_errors_ = 0;
 };
 
-class GpuMonitor final : public DeviceMonitor {
+class GpuMonitor final : public exec::DeviceMonitor {
  public:
   GpuMonitor(const std::string& pci_bus_id, const std::string& description)
       : description_(description), gpu_(fmt::format("{} on {}", description, host_name())) {
@@ -193,12 +193,12 @@ class GpuMonitor final : public DeviceMonitor {
     shared_->changed.wait_for(lock, milliseconds(kEndMs), [&] { return shared_->ended; });
   }
 
-  DeviceState state(double wait_s) override {
+  exec::DeviceState state(double wait_s) override {
     std::unique_lock lock(shared_->mutex);
     const bool known = shared_->changed.wait_for(lock, milliseconds(1000 * wait_s), [&] {
       return !shared_->readings.empty() || shared_->ended;
     });
-    DeviceState unknown;
+    exec::DeviceState unknown;
     if (shared_->ended) return unknown;
     unknown.has_monitor = 1;
     const double silent_ms = now_ms() - shared_->read_ms;
@@ -222,8 +222,8 @@ class GpuMonitor final : public DeviceMonitor {
 
 }  // namespace
 
-std::unique_ptr<DeviceMonitor> make_gpu_monitor(const std::string& pci_bus_id,
-                                                const std::string& description) {
+std::unique_ptr<exec::DeviceMonitor> make_gpu_monitor(const std::string& pci_bus_id,
+                                                      const std::string& description) {
   return std::make_unique<GpuMonitor>(pci_bus_id, description);
 }
 

@@ -12,7 +12,7 @@ namespace lockstep::cuda {
 // of the last ten readings. Warns, with `description`, of slowdowns (once until they end), of
 // uncorrectable ECC errors and of Xids. Without NVML every state is unknown, and a debug line has
 // the reason. If a call hangs, the thread is left behind.
-std::unique_ptr<DeviceMonitor> make_gpu_monitor(const std::string& pci_bus_id,
-                                                const std::string& description);
+std::unique_ptr<exec::DeviceMonitor> make_gpu_monitor(const std::string& pci_bus_id,
+                                                      const std::string& description);
 
 }  // namespace lockstep::cuda

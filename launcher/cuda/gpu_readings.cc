@@ -71,8 +71,8 @@ GpuReadings::GpuReadings(const Nvml& nvml, Nvml::Device device) : nvml_(nvml), d
     events_ = nullptr;
 }
 
-DeviceState GpuReadings::read() const {
-  DeviceState state;
+exec::DeviceState GpuReadings::read() const {
+  exec::DeviceState state;
   state.has_monitor = 1;
   const auto read_into = [](double& value, double scale, const auto& call, auto... arguments) {
     unsigned read = 0;

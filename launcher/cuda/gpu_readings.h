@@ -27,7 +27,7 @@ class GpuReadings {
   GpuReadings(const Nvml& nvml, Nvml::Device device);
 
   // One reading; counters are those of the driver, since it was loaded. `busy` is 0 or 1.
-  DeviceState read() const;
+  exec::DeviceState read() const;
   // The Xids since the last call. Does not wait.
   std::vector<int64_t> take_faults();
 

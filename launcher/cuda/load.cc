@@ -8,7 +8,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kFile = "liblockstep_cuda.so";
@@ -58,4 +58,4 @@ const cuda::Plugin* load_cuda_plugin(std::string& why_not) {
   return plugin;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -12,10 +12,10 @@ namespace lockstep::cuda {
 // environment, NCCL is called between CUDA graphs instead of being captured in them: a workaround
 // for systems on which it cannot be captured. Collective. Throws AgreedError for values other than
 // 0 and 1. `marks` must outlive them.
-NcclOptions nccl_options(Communicator& control,
-                         CudaBackend& backend,
-                         const GpuRequest& request,
-                         const ConnectRequest& waiting,
-                         const OperationMarks& marks);
+collectives::NcclOptions nccl_options(collectives::Communicator& control,
+                                      CudaBackend& backend,
+                                      const GpuRequest& request,
+                                      const exec::ConnectRequest& waiting,
+                                      const OperationMarks& marks);
 
 }  // namespace lockstep::cuda

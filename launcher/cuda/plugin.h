@@ -56,7 +56,7 @@ struct Plugin {
   int interface;  // kPluginInterface of its build
   void (*set_log_sink)(LogSink program);
   GpuProbe (*probe)();
-  std::unique_ptr<Device> (*make_device)(const GpuRequest& request);
+  std::unique_ptr<exec::Device> (*make_device)(const GpuRequest& request);
   // What connects GPUs of this machine, given by their PCI bus ids: for each pair, (0, 1), (0, 2),
   // ..., (1, 2), ... Takes a few seconds at most; what cannot be found out is unknown.
   std::vector<GpuLink> (*find_links)(const std::vector<std::string>& pci_bus_ids);

@@ -12,10 +12,10 @@ namespace lockstep::cuda {
 
 // Makes the communicator for slices in the memory of the ranks' backends; `backend` and `marks`
 // must outlive it. Collective. Throws AgreedError, CommError, ConfigError.
-std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          CudaBackend& backend,
-                                          const GpuRequest& request,
-                                          const ConnectRequest& waiting,
-                                          const OperationMarks& marks);
+std::unique_ptr<collectives::Communicator> make_slices(collectives::Communicator& control,
+                                                       CudaBackend& backend,
+                                                       const GpuRequest& request,
+                                                       const exec::ConnectRequest& waiting,
+                                                       const OperationMarks& marks);
 
 }  // namespace lockstep::cuda

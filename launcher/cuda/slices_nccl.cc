@@ -3,12 +3,12 @@
 
 namespace lockstep::cuda {
 
-std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          CudaBackend& backend,
-                                          const GpuRequest& request,
-                                          const ConnectRequest& waiting,
-                                          const OperationMarks& marks) {
-  return make_nccl_communicator(
+std::unique_ptr<collectives::Communicator> make_slices(collectives::Communicator& control,
+                                                       CudaBackend& backend,
+                                                       const GpuRequest& request,
+                                                       const exec::ConnectRequest& waiting,
+                                                       const OperationMarks& marks) {
+  return collectives::make_nccl_communicator(
       control, backend.stream(), nccl_options(control, backend, request, waiting, marks));
 }
 

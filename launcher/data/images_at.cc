@@ -5,10 +5,10 @@
 #include "runtime/data/format.h"
 #include "runtime/data/target_warnings.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
-std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad) {
-  auto source = image_source_at(path);
+std::optional<data::ImageStores> open_images_at(const std::string& path, bool skip_bad) {
+  auto source = data::image_source_at(path);
   if (!source) return std::nullopt;
   DataConfig config;
   config.source = std::move(*source);
@@ -16,10 +16,10 @@ std::optional<ImageStores> open_images_at(const std::string& path, bool skip_bad
     config.bad_records = BadRecords::kSkip;
     config.max_bad_fraction = 1;
   }
-  const ModelTraits model{.input = ModelInput::kImages};
-  OpenedSource opened = format_of(config)->open(model, /*seed=*/0, /*need_train=*/true);
-  add_target_warnings(config, model, &opened);
-  return std::move(std::get<ImageStores>(opened));
+  const config::ModelTraits model{.input = config::ModelInput::kImages};
+  data::OpenedSource opened = data::format_of(config)->open(model, /*seed=*/0, /*need_train=*/true);
+  data::add_target_warnings(config, model, &opened);
+  return std::move(std::get<data::ImageStores>(opened));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 
 #include "runtime/base/cpus.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 int choose_data_threads(int threads) { return threads > 0 ? threads : usable_cpus(); }
 
@@ -42,4 +42,4 @@ void for_each_in_threads(int64_t begin,
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // `threads`, or this process's number of CPUs if it is 0.
 int choose_data_threads(int threads);
@@ -16,4 +16,4 @@ void for_each_in_threads(int64_t begin,
                          int threads,
                          const std::function<void(int64_t)>& body);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/cuda/plan/gpu_models.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Used by the context and by the kernels and buffers of cuBLASLt, cuDNN and NCCL.
@@ -64,4 +64,4 @@ PlannedGpu planned_gpu(const std::string& name) {
       kMaxGib);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <string>
 
-namespace lockstep {
-
-namespace cuda {
+namespace lockstep::cuda {
 struct GpuModel;
-}
+}  // namespace lockstep::cuda
+
+namespace lockstep::launcher {
 
 struct PlannedGpu {
   const cuda::GpuModel* model = nullptr;  // null: only its memory is known
@@ -19,4 +19,4 @@ struct PlannedGpu {
 // or with this many GiB ("24"). Throws ConfigError, which lists the names.
 PlannedGpu planned_gpu(const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

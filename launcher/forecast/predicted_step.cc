@@ -7,7 +7,7 @@
 #include "runtime/cuda/plan/roofline.h"
 #include "runtime/run/lanes.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kPrintedProducts = 8;
@@ -34,17 +34,17 @@ Json to_json(const cuda::PredictedProduct& product, int lanes) {
 }
 
 // What the GPU multiplies in.
-std::string products_of(const PreparedRun& prepared) {
+std::string products_of(const run::PreparedRun& prepared) {
   if (prepared.plan.layout.compute == DType::kF32 && prepared.config.execution.tf32) return "TF32";
-  return name_of(prepared.config.execution.precision);
+  return lockstep::name_of(prepared.config.execution.precision);
 }
 
 }  // namespace
 
-void predict_step(const PreparedRun& prepared, const cuda::GpuModel& model, Json& json) {
-  const Plan& plan = prepared.plan;
+void predict_step(const run::PreparedRun& prepared, const cuda::GpuModel& model, Json& json) {
+  const plan::Plan& plan = prepared.plan;
   const bool tf32 = prepared.config.execution.tf32;
-  const int lanes = lane_use(prepared.config, plan.sharding.topology.ranks()).most;
+  const int lanes = run::lane_use(prepared.config, plan.sharding.topology.ranks()).most;
   const cuda::Roofline lane = cuda::predict_graph(prepared.graphs->training, model, tf32);
   const double seconds = lane.seconds * lanes;
   const double peak = peak_flops(model, plan.layout.compute, tf32);
@@ -92,4 +92,4 @@ void predict_step(const PreparedRun& prepared, const cuda::GpuModel& model, Json
     json["predicted_products"].push_back(to_json(product, lanes));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

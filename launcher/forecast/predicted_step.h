@@ -5,10 +5,10 @@
 #include "runtime/cuda/plan/gpu_models.h"
 #include "runtime/run/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Prints the prediction, with the products that take longest, and adds it to `json` under keys that
 // begin with "predicted_".
-void predict_step(const PreparedRun& prepared, const cuda::GpuModel& model, Json& json);
+void predict_step(const run::PreparedRun& prepared, const cuda::GpuModel& model, Json& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -68,15 +68,19 @@ int take_signals() {
 
 // Duplicates a descriptor so that children do not inherit it: a rank that cannot be killed would
 // keep the connection open.
-Pipe own_copy(int descriptor) { return Pipe(fcntl(descriptor, F_DUPFD_CLOEXEC, 0)); }
+launcher::Pipe own_copy(int descriptor) {
+  return launcher::Pipe(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+}
 
 // The given-up processes that still exist, with their states.
 std::string unkillable_text(const std::string& given_up) {
   std::string text;
-  for (const GivenUp& process : given_up_from(given_up)) {
-    if (!is_there(process)) continue;
+  for (const launcher::GivenUp& process : launcher::given_up_from(given_up)) {
+    if (!launcher::is_there(process)) continue;
     append_item(
-        text, fmt::format("process {}: {}", process.process, state_text(process.process)), "; ");
+        text,
+        fmt::format("process {}: {}", process.process, launcher::state_text(process.process)),
+        "; ");
   }
   return text;
 }
@@ -90,7 +94,7 @@ class Agent {
   }
 
   int run(const std::string& given_up) {
-    const int port = port_of(listen_on(0));
+    const int port = collectives::port_of(collectives::listen_on(0));
     const Json hello = Json::object({{"host", host_name()},
                                      {"port", port},
                                      {"build", running_build()},
@@ -117,7 +121,7 @@ class Agent {
  private:
   struct Rank {
     int rank = 0;
-    Child child;
+    launcher::Child child;
     std::optional<int> code;  // set once it has ended
     double ended_ms = 0;
     double killed_ms = 0;  // 0: SIGKILL was not sent
@@ -131,7 +135,7 @@ class Agent {
     if (output_.unwritten() > 0) entries.push_back({output_.descriptor(), POLLOUT, 0});
     for (const Rank& rank : ranks_) {
       if (output_.unwritten() > kMaxUnread) break;
-      for (const Pipe* pipe : {&rank.child.output, &rank.child.errors})
+      for (const launcher::Pipe* pipe : {&rank.child.output, &rank.child.errors})
         if (pipe->is_open()) entries.push_back({pipe->descriptor(), POLLIN, 0});
     }
     constexpr int kPollMs = 200;
@@ -149,7 +153,8 @@ class Agent {
     orders_.add(input_.read());
     while (const std::optional<Message> message = orders_.next()) {
       if (message->kind == MessageKind::kSignal) signal_all(message->value);
-      if (message->kind == MessageKind::kConfig) config_ = config_in_memory(message->text);
+      if (message->kind == MessageKind::kConfig)
+        config_ = launcher::config_in_memory(message->text);
       if (message->kind == MessageKind::kStart) start(start_order_from(message->text));
     }
   }
@@ -161,11 +166,11 @@ class Agent {
     std::filesystem::current_path(order.folder);
     for (const StartOrder::Rank& rank : order.ranks) {
       std::vector<std::string> variables = rank.variables;
-      if (config_) variables.push_back(config_variable(*config_));
-      ranks_.push_back(
-          {rank.rank,
-           start_child({.words = order.words, .set = variables, .unset = kForeignVariables}),
-           std::nullopt});
+      if (config_) variables.push_back(launcher::config_variable(*config_));
+      ranks_.push_back({rank.rank,
+                        launcher::start_child(
+                            {.words = order.words, .set = variables, .unset = kForeignVariables}),
+                        std::nullopt});
       send({MessageKind::kBegun, rank.rank, ranks_.back().child.process, ""});
     }
   }
@@ -196,7 +201,7 @@ class Agent {
     last_look_ms_ = now_ms();
     for (Rank& rank : ranks_) {
       if (rank.code || rank.killed_ms > 0 || blocked_ms_ == 0) continue;
-      const std::optional<uint64_t> ticks = ticks_if_blocked(rank.child.process);
+      const std::optional<uint64_t> ticks = launcher::ticks_if_blocked(rank.child.process);
       if (!ticks || ticks != std::exchange(rank.ticks, ticks)) rank.still_ms = now_ms();
       if (now_ms() - rank.still_ms > blocked_ms_) kill_rank(rank);
     }
@@ -206,7 +211,7 @@ class Agent {
   // end does not delay others.
   void pass_output(Rank& rank, int reads = 1) {
     int stream = 1;
-    for (Pipe* pipe : {&rank.child.output, &rank.child.errors}) {
+    for (launcher::Pipe* pipe : {&rank.child.output, &rank.child.errors}) {
       for (int i = 0; i < reads && pipe->is_open() && output_.unwritten() <= kMaxUnread; ++i) {
         const std::string bytes = pipe->read();
         if (bytes.empty()) break;
@@ -229,7 +234,7 @@ class Agent {
         kill(-rank.child.process, SIGKILL);  // its children; the group's id cannot be reused yet
         int status = 0;
         waitpid(rank.child.process, &status, 0);
-        rank.code = code_of(status);
+        rank.code = launcher::code_of(status);
         rank.ended_ms = now_ms();
       }
       const bool open = rank.child.output.is_open() || rank.child.errors.is_open();
@@ -252,8 +257,8 @@ class Agent {
         continue;
       rank.unkillable = true;
       const pid_t process = rank.child.process;
-      const Json json = Json::object(
-          {{"state", state_text(process)}, {"started", given_up_now(process).start_ticks}});
+      const Json json = Json::object({{"state", launcher::state_text(process)},
+                                      {"started", launcher::given_up_now(process).start_ticks}});
       send({MessageKind::kUnkillable, rank.rank, process, json.dump()});
     }
   }
@@ -264,7 +269,7 @@ class Agent {
   }
 
   Descriptor signals_;
-  Pipe input_, output_;
+  launcher::Pipe input_, output_;
   MessageReader orders_;
   std::vector<Rank> ranks_;
   std::unique_ptr<Descriptor> config_;

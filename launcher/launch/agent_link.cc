@@ -12,14 +12,14 @@
 namespace lockstep::launch {
 namespace {
 
-ChildOrder agent_order(const HostSlots& host,
-                       const std::string& program,
-                       const std::string& remote_shell,
-                       const std::vector<GivenUp>& given_up) {
-  ChildOrder order{.with_input = true};
+launcher::ChildOrder agent_order(const launcher::HostSlots& host,
+                                 const std::string& program,
+                                 const std::string& remote_shell,
+                                 const std::vector<launcher::GivenUp>& given_up) {
+  launcher::ChildOrder order{.with_input = true};
   std::vector<std::string> words = {"launch", "--agent"};
-  if (!given_up.empty()) words.insert(words.end(), {"--given-up", to_text(given_up)});
-  if (is_this_host(host.name)) {
+  if (!given_up.empty()) words.insert(words.end(), {"--given-up", launcher::to_text(given_up)});
+  if (launcher::is_this_host(host.name)) {
     order.words = {program};
     order.words.insert(order.words.end(), words.begin(), words.end());
   } else {
@@ -32,13 +32,13 @@ ChildOrder agent_order(const HostSlots& host,
 
 }  // namespace
 
-AgentLink::AgentLink(const HostSlots& host,
+AgentLink::AgentLink(const launcher::HostSlots& host,
                      const std::string& program,
                      const std::string& remote_shell,
-                     const std::vector<GivenUp>& given_up)
+                     const std::vector<launcher::GivenUp>& given_up)
     : name(host.name),
       host_(host),
-      agent_(start_child(agent_order(host, program, remote_shell, given_up))),
+      agent_(launcher::start_child(agent_order(host, program, remote_shell, given_up))),
       last_read_ms_(now_ms()) {}
 
 AgentLink::~AgentLink() {
@@ -59,7 +59,7 @@ void AgentLink::kill_agent() {
 }
 
 void AgentLink::add_to(std::vector<pollfd>& entries) const {
-  for (const Pipe* pipe : {&agent_.output, &agent_.errors})
+  for (const launcher::Pipe* pipe : {&agent_.output, &agent_.errors})
     if (pipe->is_open()) entries.push_back({pipe->descriptor(), POLLIN, 0});
 }
 

@@ -25,16 +25,16 @@ class AgentLink {
  public:
   // Starts the agent, with `program`, through `remote_shell` unless it is on this host. `given_up`
   // lists processes there; the agent reports which of them still exist. Throws IoError.
-  AgentLink(const HostSlots& host,
+  AgentLink(const launcher::HostSlots& host,
             const std::string& program,
             const std::string& remote_shell,
-            const std::vector<GivenUp>& given_up);
+            const std::vector<launcher::GivenUp>& given_up);
   // Kills the agent if it has not ended. Does not wait.
   ~AgentLink();
   AgentLink(const AgentLink&) = delete;
   AgentLink& operator=(const AgentLink&) = delete;
 
-  const HostSlots& host() const { return host_; }
+  const launcher::HostSlots& host() const { return host_; }
   bool is_open() const { return agent_.output.is_open(); }
   void add_to(std::vector<pollfd>& entries) const;
   // Reads the messages that have arrived. Throws CommError for bytes that are not messages.
@@ -49,7 +49,7 @@ class AgentLink {
   // Whether the agent, or the remote shell, has ended.
   bool agent_ended();
   pid_t agent() const { return agent_.process; }
-  bool is_here() const { return is_this_host(host_.name); }
+  bool is_here() const { return launcher::is_this_host(host_.name); }
 
   // The time since the last message was read.
   double silent_ms() const;
@@ -67,8 +67,8 @@ class AgentLink {
   std::vector<LinkedRank> ranks;
 
  private:
-  HostSlots host_;
-  Child agent_;
+  launcher::HostSlots host_;
+  launcher::Child agent_;
   bool reaped_ = false;
   MessageReader reader_;
   double last_read_ms_;

@@ -77,7 +77,7 @@ void GivenFiles::add(const std::string& path,
 
 // Whether a string is a path, and relative to data.dir or not, is found by looking at the disk.
 void GivenFiles::add_named_in(const RunConfig& config) {
-  for (const FieldValue& field : field_values(config)) {
+  for (const config::FieldValue& field : config::field_values(config)) {
     if (field.path == "name" || field.path == "data.dir" || field.path.starts_with("output.") ||
         field.path.starts_with("checkpoint."))
       continue;

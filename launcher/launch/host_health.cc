@@ -34,14 +34,14 @@ bool was_asked_to_stop(const RankEnd& rank, const std::vector<int>& signalled) {
 
 }  // namespace
 
-HostHealth::HostHealth(const std::vector<HostSlots>& hosts, const WantedRanks& wanted)
+HostHealth::HostHealth(const std::vector<launcher::HostSlots>& hosts, const WantedRanks& wanted)
     : wanted_(wanted) {
-  for (const HostSlots& host : hosts) hosts_.push_back({.slots = host});
+  for (const launcher::HostSlots& host : hosts) hosts_.push_back({.slots = host});
 }
 
-std::vector<HostSlots> HostHealth::present(double now_s) {
+std::vector<launcher::HostSlots> HostHealth::present(double now_s) {
   const bool all = std::exchange(take_all_, false) || !can_do_without({}, now_s);
-  std::vector<HostSlots> present;
+  std::vector<launcher::HostSlots> present;
   for (const Host& host : hosts_)
     if (all || host.out_until_s <= now_s) present.push_back(host.slots);
   return present;

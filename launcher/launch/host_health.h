@@ -30,10 +30,10 @@ class HostHealth {
   static constexpr double kFirstPauseSeconds = 60, kLongestPauseSeconds = 3600;
   static constexpr double kLongStartSeconds = 3600;
 
-  HostHealth(const std::vector<HostSlots>& hosts, const WantedRanks& wanted);
+  HostHealth(const std::vector<launcher::HostSlots>& hosts, const WantedRanks& wanted);
 
   // The hosts that take part in a start at this time; all of them if the others are not enough.
-  std::vector<HostSlots> present(double now_s);
+  std::vector<launcher::HostSlots> present(double now_s);
 
   // The hosts whose ranks were asked to stop although `launch` was not; empty if the run cannot
   // continue without them.
@@ -48,7 +48,7 @@ class HostHealth {
 
  private:
   struct Host {
-    HostSlots slots;
+    launcher::HostSlots slots;
     int strikes = 0, pauses = 0;
     double out_until_s = 0;
   };

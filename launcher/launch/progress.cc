@@ -88,9 +88,9 @@ void Progress::begin_start() {
   metrics_time_ = time_of(run_dir_ / "metrics.jsonl");
 }
 
-std::optional<CheckpointEntry> Progress::newest() const {
+std::optional<checkpoint::CheckpointEntry> Progress::newest() const {
   try {
-    newest_ = find_latest(run_dir_ / "checkpoints");
+    newest_ = checkpoint::find_latest(run_dir_ / "checkpoints");
   } catch (const IoError&) {
     // A disk that does not answer: the checkpoint is still there.
   }
@@ -113,7 +113,7 @@ void Progress::complete(StartEnd& end) {
   if (!is_ours(end)) return;
   const fs::path end_file = run_dir_ / "end.json";
   if (time_of(end_file) && time_of(end_file) != end_time_) {
-    const std::optional<RunEnd> run_end = read_run_end(run_dir_);
+    const std::optional<train::RunEnd> run_end = train::read_run_end(run_dir_);
     end.done = run_end && run_end->done();
     if (run_end) end.signalled = run_end->signalled;
   }
@@ -140,7 +140,7 @@ bool Progress::made_steps(const StartEnd& end) const {
 
 // Whether writer.lock is held by a process that is not a rank of this start.
 bool Progress::has_another_writer(const StartEnd& end) const {
-  const std::optional<WriterInfo> writer = writer_of(run_dir_);
+  const std::optional<train::WriterInfo> writer = train::writer_of(run_dir_);
   return writer && std::none_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
            return writer->host == rank.host && writer->pid == std::to_string(rank.process);
          });
@@ -170,7 +170,7 @@ Lost Progress::lost(const StartEnd& end) const {
   if (reached <= kept) return {};
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   double seconds = now.count() - static_cast<double>(begin_ns) * 1e-9;
-  const auto saved = newest ? time_of(newest->path / kStateFile) : std::nullopt;
+  const auto saved = newest ? time_of(newest->path / checkpoint::kStateFile) : std::nullopt;
   if (saved) seconds = std::min(seconds, seconds_since(*saved));
   return {reached - kept, std::max(0.0, seconds)};
 }

@@ -54,12 +54,12 @@ class Progress {
   double seconds_of_steps(int64_t after, int64_t last) const;
 
  private:
-  std::optional<CheckpointEntry> newest() const;
+  std::optional<checkpoint::CheckpointEntry> newest() const;
   bool made_steps(const StartEnd& end) const;
   bool has_another_writer(const StartEnd& end) const;
 
   std::filesystem::path run_dir_;
-  mutable std::optional<CheckpointEntry> newest_;
+  mutable std::optional<checkpoint::CheckpointEntry> newest_;
   int64_t begin_step_ = 0;
   std::optional<std::filesystem::file_time_type> end_time_, metrics_time_;
 };

@@ -49,9 +49,9 @@ std::vector<std::string> passed_variables() {
 
 Start::Start(const LaunchSetup& setup,
              const TrainWords& words,
-             const RunGeneration& generation,
+             const train::RunGeneration& generation,
              HostRecords& records,
-             StopSignals& signals,
+             launcher::StopSignals& signals,
              Output& output)
     : setup_(setup),
       words_(words),
@@ -59,12 +59,13 @@ Start::Start(const LaunchSetup& setup,
       records_(records),
       signals_(signals),
       output_(output),
-      token_(fmt::format("{:016x}{:016x}", random_nonce(), random_nonce())) {}
+      token_(fmt::format(
+          "{:016x}{:016x}", collectives::random_nonce(), collectives::random_nonce())) {}
 
 Start::~Start() = default;
 
 StartEnd Start::run() {
-  for (const HostSlots& host : setup_.hosts)
+  for (const launcher::HostSlots& host : setup_.hosts)
     hosts_.push_back(std::make_unique<AgentLink>(
         host, setup_.program, setup_.remote_shell, records_[host.name].given_up));
   await_agents();
@@ -84,7 +85,7 @@ void Start::await_agents() {
   };
   while (std::any_of(hosts_.begin(), hosts_.end(), awaited)) {
     wait_for_messages();
-    if (signals_.read() != StopSignals::Request::kNone) return;
+    if (signals_.read() != launcher::StopSignals::Request::kNone) return;
   }
   for (const auto& host : hosts_) {
     HostRecord& record = records_[host->host().name];
@@ -157,7 +158,7 @@ bool Start::order_ranks() {
   const bool several = hosts_.size() > 1 && ranks > hosts_[0]->host().slots;
   const std::string& first = hosts_[0]->host().name;
   root_host_ = "127.0.0.1";
-  if (several) root_host_ = is_this_host(first) ? host_name() : first;
+  if (several) root_host_ = launcher::is_this_host(first) ? host_name() : first;
   root_port_ = hosts_[0]->free_port;
   int next = 0;
   for (const auto& host : hosts_) {
@@ -170,7 +171,7 @@ bool Start::order_ranks() {
     order.words.insert(order.words.end(), words_.begin(), words_.end());
     for (int local = 0; local < locals; ++local, ++next) {
       StartOrder::Rank rank{next, {}};
-      if (!is_this_host(host->host().name)) rank.variables = passed_variables();
+      if (!launcher::is_this_host(host->host().name)) rank.variables = passed_variables();
       for (std::string& variable : variables_of(next, ranks, local, locals))
         rank.variables.push_back(std::move(variable));
       order.ranks.push_back(std::move(rank));
@@ -187,9 +188,9 @@ void Start::watch() {
   while (!all_ended()) {
     wait_for_messages();
     switch (signals_.read()) {
-      case StopSignals::Request::kNone: break;
-      case StopSignals::Request::kStop: signal_all(SIGUSR1); break;
-      case StopSignals::Request::kKill: signal_all(SIGKILL); break;
+      case launcher::StopSignals::Request::kNone: break;
+      case launcher::StopSignals::Request::kStop: signal_all(SIGUSR1); break;
+      case launcher::StopSignals::Request::kKill: signal_all(SIGKILL); break;
     }
     if (failed_ms_ > 0 && now_ms() - failed_ms_ > kGraceSeconds * 1000) kill_all();
     lose_silent_hosts();

@@ -19,7 +19,7 @@ namespace lockstep::launch {
 
 struct LaunchSetup {
   std::string program;  // the same path on all hosts
-  std::vector<HostSlots> hosts = {};
+  std::vector<launcher::HostSlots> hosts = {};
   std::string remote_shell;  // runs a command on another host: "ssh -o BatchMode=yes"
   int ranks = 1;
   bool allow_fewer = false;
@@ -38,8 +38,8 @@ constexpr double kAgentSilenceSeconds = 30;
 
 // What `launch` remembers of a host from one start to the next.
 struct HostRecord {
-  bool fell_silent = false;            // in its last start; it gets less time to answer
-  std::vector<GivenUp> given_up = {};  // while one of them exists, the host gets no ranks
+  bool fell_silent = false;                      // in its last start; it gets less time to answer
+  std::vector<launcher::GivenUp> given_up = {};  // while one of them exists, the host gets no ranks
 };
 using HostRecords = std::map<std::string, HostRecord>;  // key: the name in LaunchSetup::hosts
 
@@ -50,9 +50,9 @@ class Start {
  public:
   Start(const LaunchSetup& setup,
         const TrainWords& words,
-        const RunGeneration& generation,
+        const train::RunGeneration& generation,
         HostRecords& records,
-        StopSignals& signals,
+        launcher::StopSignals& signals,
         Output& output);
   ~Start();
   Start(const Start&) = delete;
@@ -89,9 +89,9 @@ class Start {
 
   const LaunchSetup& setup_;
   const TrainWords& words_;
-  const RunGeneration& generation_;
+  const train::RunGeneration& generation_;
   HostRecords& records_;
-  StopSignals& signals_;
+  launcher::StopSignals& signals_;
   Output& output_;
   std::vector<std::unique_ptr<AgentLink>> hosts_;
   std::vector<std::unique_ptr<AgentLink>>

@@ -103,20 +103,20 @@ void Start::report_unkillable_agent(AgentLink& host) {
                       host.is_here() ? "agent of" : "remote shell to",
                       host.host().name,
                       host.agent(),
-                      state_text(host.agent())));
+                      launcher::state_text(host.agent())));
   if (!host.is_here()) return;
-  records_[host.host().name].given_up.push_back(given_up_now(host.agent()));
+  records_[host.host().name].given_up.push_back(launcher::given_up_now(host.agent()));
   for (LinkedRank& rank : host.ranks) {
-    const GivenUp process = given_up_now(rank.process);
-    if (rank.process > 0 && !rank.reported && rank.state.empty() && is_there(process))
-      give_up(host, rank, state_text(rank.process), process.start_ticks);
+    const launcher::GivenUp process = launcher::given_up_now(rank.process);
+    if (rank.process > 0 && !rank.reported && rank.state.empty() && launcher::is_there(process))
+      give_up(host, rank, launcher::state_text(rank.process), process.start_ticks);
   }
 }
 
 // Whether no start can have enough ranks as long as the given-up processes exist.
 bool Start::too_few_left() const {
   int slots = 0, lost = 0;
-  for (const HostSlots& host : setup_.hosts)
+  for (const launcher::HostSlots& host : setup_.hosts)
     (records_.at(host.name).given_up.empty() ? slots : lost) += host.slots;
   return lost > 0 && ranks_for(setup_.ranks, slots, setup_.allow_fewer) == 0;
 }

@@ -58,12 +58,12 @@ TrainWords resumed(const TrainWords& words) {
   return again;
 }
 
-std::vector<HostSlots> hosts_of(const LaunchOptions& options) {
+std::vector<launcher::HostSlots> hosts_of(const LaunchOptions& options) {
   if (options.hostfile.empty()) return {{"localhost", options.ranks}};
-  std::vector<HostSlots> hosts =
-      read_host_slots(options.hostfile, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+  std::vector<launcher::HostSlots> hosts =
+      launcher::read_host_slots(options.hostfile, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
   int slots = 0;
-  for (const HostSlots& host : hosts) slots += host.slots;
+  for (const launcher::HostSlots& host : hosts) slots += host.slots;
   if (slots < options.ranks)
     throw ConfigError("-n: value is {}; allowed: up to {}, the slots in {}",
                       options.ranks,
@@ -85,7 +85,7 @@ LaunchSetup setup_of(const LaunchOptions& options,
 }
 
 GivenFiles files_of(const LaunchOptions& options,
-                    const TrainOptions& train,
+                    const launcher::TrainOptions& train,
                     const RunConfig& config) {
   GivenFiles files;
   files.add(train.common.config,
@@ -109,7 +109,7 @@ std::string last_lines(const std::string& text, int lines) {
 }  // namespace
 
 Supervisor::Supervisor(const LaunchOptions& options,
-                       const TrainOptions& train,
+                       const launcher::TrainOptions& train,
                        const std::string& config_text,
                        const RunConfig& config)
     : options_(options),
@@ -120,7 +120,7 @@ Supervisor::Supervisor(const LaunchOptions& options,
       again_words_(resumed(options.train)),
       first_words_(train.resume == "none" ? again_words_ : options.train),
       run_dir_(config.output.run_dir),
-      generation_{.number = 0, .launch = fmt::format("{:016x}", random_nonce())},
+      generation_{.number = 0, .launch = fmt::format("{:016x}", collectives::random_nonce())},
       progress_(run_dir_),
       restarts_(options.max_restarts),
       health_(hosts_, {options.ranks, options.allow_fewer}),
@@ -161,7 +161,8 @@ int Supervisor::run() {
 
 // Looks at the files in a child process, as a disk may not answer.
 void Supervisor::report_changes() {
-  const auto states = in_child([&] { return files_.states(); }, kPatienceSeconds, signals_);
+  const auto states =
+      launcher::in_child([&] { return files_.states(); }, kPatienceSeconds, signals_);
   if (!states) {
     log_warn("launch: a file that the config names does not answer within {:g} s",
              kPatienceSeconds);
@@ -179,7 +180,7 @@ bool Supervisor::is_same_program() {
     const bool there = std::filesystem::exists(setup_.program, error) || error;
     return there ? build_at(setup_.program) : deleted;
   };
-  const std::string now = in_child(look, kPatienceSeconds, signals_).value_or(build_);
+  const std::string now = launcher::in_child(look, kPatienceSeconds, signals_).value_or(build_);
   if (now == deleted) {
     if (options_.allow_program_change) return true;  // it may be back by then
     log_warn(
@@ -209,7 +210,7 @@ bool Supervisor::is_same_program() {
 
 bool Supervisor::folder_answers() {
   const auto look = [&] { return std::string(is_folder(run_dir_) ? "there" : "not there"); };
-  folder_answers_ = in_child(look, kPatienceSeconds, signals_).has_value();
+  folder_answers_ = launcher::in_child(look, kPatienceSeconds, signals_).has_value();
   if (!folder_answers_) report_silent_folder();
   return folder_answers_;
 }
@@ -222,13 +223,13 @@ void Supervisor::report_silent_folder() const {
 // Takes the next generation number, so that earlier starts publish nothing any more. Returns false
 // if the run folder does not answer.
 bool Supervisor::begin_generation() {
-  const RunGeneration newest = generation_;
+  const train::RunGeneration newest = generation_;
   ++generation_.number;
   try {
-    const auto number =
-        in_child([&] { return std::to_string(next_generation(run_dir_, newest).number); },
-                 kPatienceSeconds,
-                 signals_);
+    const auto number = launcher::in_child(
+        [&] { return std::to_string(train::next_generation(run_dir_, newest).number); },
+        kPatienceSeconds,
+        signals_);
     if (number) generation_.number = std::stoll(*number);
     folder_answers_ = number.has_value();
     if (!number) report_silent_folder();
@@ -367,7 +368,7 @@ int Supervisor::sum_up(int code) const {
                                   {"seconds", wall},
                                   {"effective", share}});
   try {
-    write_json(options_.json, json);
+    launcher::write_json(options_.json, json);
   } catch (const IoError& error) {
     log_warn("launch: --json: {}", error.what());
     if (code == 0) return static_cast<int>(error.code());

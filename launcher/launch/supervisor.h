@@ -38,7 +38,7 @@ class Supervisor {
   // `train`, `config_text` and `config` are the parsed command, the config's text and the parsed
   // config. Throws ConfigError.
   Supervisor(const LaunchOptions& options,
-             const TrainOptions& train,
+             const launcher::TrainOptions& train,
              const std::string& config_text,
              const RunConfig& config);
 
@@ -66,14 +66,14 @@ class Supervisor {
 
   const LaunchOptions& options_;
   const double began_ms_;
-  const std::vector<HostSlots> hosts_;
+  const std::vector<launcher::HostSlots> hosts_;
   LaunchSetup setup_;
   std::string build_;  // of this process
   const TrainWords again_words_, first_words_;
   const std::filesystem::path run_dir_;
-  RunGeneration generation_;
+  train::RunGeneration generation_;
   HostRecords records_;
-  StopSignals signals_;
+  launcher::StopSignals signals_;
   Progress progress_;
   Restarts restarts_;
   HostHealth health_;

@@ -17,7 +17,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/parse.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using onnx::File;
@@ -258,7 +258,7 @@ constexpr const char* kNoConfig = "data { synthetic {} } train { steps: 1 } opti
 OnnxConfig onnx_of(const RunConfig& config, const std::string& path) {
   if (const auto* onnx = std::get_if<OnnxConfig>(&config.model)) return *onnx;
   throw ConfigError(
-      "{}: its model is {}; inspect shows one that is onnx", path, name_of(config.model));
+      "{}: its model is {}; inspect shows one that is onnx", path, config::name_of(config.model));
 }
 
 }  // namespace
@@ -269,9 +269,9 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
   if (is_onnx_path(path)) {
     std::vector<std::string> all = {"model.onnx.file=" + path};
     all.insert(all.end(), overrides.begin(), overrides.end());
-    return onnx_of(parse_config(kNoConfig, path, all), path);
+    return onnx_of(config::parse_config(kNoConfig, path, all), path);
   }
-  return onnx_of(load_config(path, overrides, huggingface::find_model), path);
+  return onnx_of(config::load_config(path, overrides, huggingface::find_model), path);
 }
 
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) {
@@ -289,4 +289,4 @@ void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json) 
                       plural(refusals));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

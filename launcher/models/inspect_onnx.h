@@ -5,7 +5,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Whether `lockstep inspect` treats the path as an ONNX file, by its name.
 bool is_onnx_path(const std::string& path);
@@ -20,4 +20,4 @@ OnnxConfig onnx_config_of(const std::string& path, const std::vector<std::string
 // network and, after everything is printed and written, if it cannot be trained.
 void show_onnx(const OnnxConfig& config, bool tensors, const std::string& json);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -11,40 +11,42 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
-bool is_generic(OpKind kind) {
-  static constexpr std::array kGeneric = {OpKind::kPointwise,
-                                          OpKind::kReduce,
-                                          OpKind::kSoftmax,
-                                          OpKind::kBatchedMatmul,
-                                          OpKind::kGather,
-                                          OpKind::kGatherElements,
-                                          OpKind::kConcat,
-                                          OpKind::kRearrange};
+bool is_generic(graph::OpKind kind) {
+  static constexpr std::array kGeneric = {graph::OpKind::kPointwise,
+                                          graph::OpKind::kReduce,
+                                          graph::OpKind::kSoftmax,
+                                          graph::OpKind::kBatchedMatmul,
+                                          graph::OpKind::kGather,
+                                          graph::OpKind::kGatherElements,
+                                          graph::OpKind::kConcat,
+                                          graph::OpKind::kRearrange};
   return std::ranges::find(kGeneric, kind) != kGeneric.end();
 }
 
-std::string sample_of(const ModelTraits& traits, const ModelIo& io) {
+std::string sample_of(const config::ModelTraits& traits, const models::ModelIo& io) {
   switch (traits.input) {
-    case ModelInput::kImages:
+    case config::ModelInput::kImages:
       return fmt::format("images of {} x {} x {}", io.channels, io.height, io.width);
-    case ModelInput::kTokens: return fmt::format("{} tokens", traits.context);
-    case ModelInput::kFeatures: break;
+    case config::ModelInput::kTokens: return fmt::format("{} tokens", traits.context);
+    case config::ModelInput::kFeatures: break;
   }
   return fmt::format("{} features", io.features);
 }
 
-void count_tensors(const Graph& graph, OnnxTraining& found) {
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role != Role::kParameter) continue;
+void count_tensors(const graph::Graph& graph, OnnxTraining& found) {
+  for (const graph::Tensor& tensor : graph.tensors) {
+    if (tensor.role != graph::Role::kParameter) continue;
     const bool statistic = tensor.running_momentum > 0;
     (statistic ? found.statistics : found.parameters) += tensor.shape.elements();
   }
 }
 
-void find_conditions(const OpenedModel& model, const ModelIo& io, OnnxTraining& found) {
+void find_conditions(const models::OpenedModel& model,
+                     const models::ModelIo& io,
+                     OnnxTraining& found) {
   const std::string& path = std::get<OnnxConfig>(model.config()).file;
   const onnx::File file = onnx::read_file(path);
   found.only_batch = model.only_batch(io);
@@ -64,27 +66,28 @@ void find_conditions(const OpenedModel& model, const ModelIo& io, OnnxTraining& 
 OnnxTraining training_of_onnx(const OnnxConfig& config) {
   OnnxTraining found;
   try {
-    const std::shared_ptr<const OpenedModel> model = open_model(config);
+    const std::shared_ptr<const models::OpenedModel> model = models::open_model(config);
     model->check();
-    const ModelIo io = model->io_of_weights([](const std::string&) { return std::nullopt; });
+    const models::ModelIo io =
+        model->io_of_weights([](const std::string&) { return std::nullopt; });
     found.sample = sample_of(model->traits(), io);
     const int64_t samples = model->fewest_samples();
-    const Graph graph = model->build(io, samples, Purpose::kInference);
-    const Graph with_losses = model->build(io, samples, Purpose::kEvaluation);
-    model->build(io, samples, Purpose::kTraining);  // throws if nothing learns
+    const graph::Graph graph = model->build(io, samples, graph::Purpose::kInference);
+    const graph::Graph with_losses = model->build(io, samples, graph::Purpose::kEvaluation);
+    model->build(io, samples, graph::Purpose::kTraining);  // throws if nothing learns
     count_tensors(with_losses, found);
     found.roles = onnx::roles_of(config, with_losses);
-    for (const Op& op : graph.ops) {
-      if (op.kind == OpKind::kReshape) continue;  // changes only the extents
-      found.flops += schema_of(op.kind).flops(graph, op) / samples;
-      ++(is_generic(op.kind) ? found.generic : found.ops)[name_of(op.kind)];
+    for (const graph::Op& op : graph.ops) {
+      if (op.kind == graph::OpKind::kReshape) continue;  // changes only the extents
+      found.flops += graph::schema_of(op.kind).flops(graph, op) / samples;
+      ++(is_generic(op.kind) ? found.generic : found.ops)[graph::name_of(op.kind)];
     }
     find_conditions(*model, io, found);
   } catch (const ConfigError& error) {
-    found = {.refusals = problems_of_model(config)};
+    found = {.refusals = models::problems_of_model(config)};
     if (found.refusals.empty()) found.refusals.emplace_back(error.what());
   }
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

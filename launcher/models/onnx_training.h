@@ -10,7 +10,7 @@
 #include "models/onnx/bind/roles.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct OnnxTraining {
   // Why it cannot be trained as it is; if there are any, all else is empty.
@@ -30,4 +30,4 @@ struct OnnxTraining {
 // Does not throw for a network that cannot be trained: see refusals.
 OnnxTraining training_of_onnx(const OnnxConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -1,9 +1,9 @@
 #include "launcher/models/tensor_names.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 std::string name_in_file(const std::string& names,
-                         const ModelTraits& model,
+                         const config::ModelTraits& model,
                          const std::string& name) {
   if (names != kTorchvisionNames) return name;
   for (const auto& [ours, theirs] : model.torchvision_names) {
@@ -12,4 +12,4 @@ std::string name_in_file(const std::string& names,
   return name;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

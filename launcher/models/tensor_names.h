@@ -5,7 +5,7 @@
 
 #include "runtime/config/model_traits.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Allowed values of --names.
 inline constexpr const char* kOwnNames = "own";
@@ -14,7 +14,7 @@ inline constexpr const char* kHuggingFaceNames = "huggingface";
 
 // The name, in a file with such names, of the tensor that the model calls `name`.
 std::string name_in_file(const std::string& names,
-                         const ModelTraits& model,
+                         const config::ModelTraits& model,
                          const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -17,7 +17,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/stop_signals.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct PipeEnds {
@@ -155,4 +155,4 @@ int code_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // A non-blocking end of a pipe; the destructor closes it.
 class Pipe {
@@ -60,4 +60,4 @@ Child start_child(const ChildOrder& order);
 // The exit code, or 128 + the signal, from waitpid()'s status.
 int code_of(int wait_status);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

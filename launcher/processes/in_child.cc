@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Children that did not end with their result. One that is stuck in the kernel may end much later.
@@ -89,4 +89,4 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
   return parse_result(std::move(text));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

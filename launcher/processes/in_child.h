@@ -8,7 +8,7 @@
 
 #include "launcher/processes/stop_signals.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Runs `work` in a child process and returns its text. Returns nullopt, and abandons the child, if
 // there is no result within `limit_s`, or within two seconds after a request to stop, or if no
@@ -18,4 +18,4 @@ std::optional<std::string> in_child(const std::function<std::string()>& work,
                                     double limit_s,
                                     const StopSignals& signals);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

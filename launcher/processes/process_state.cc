@@ -12,7 +12,7 @@
 #include "runtime/base/ending_process.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -122,4 +122,4 @@ std::vector<GivenUp> given_up_from(const std::string& text) {
   return processes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

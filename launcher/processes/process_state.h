@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // A process that still exists after SIGKILL. Its start time, in ticks since the boot, distinguishes
 // it from a later process with the same id.
@@ -38,4 +38,4 @@ std::optional<uint64_t> ticks_if_blocked(pid_t process,
 std::string to_text(const std::vector<GivenUp>& processes);
 std::vector<GivenUp> given_up_from(const std::string& text);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -16,7 +16,7 @@
 #include "runtime/base/stop_signals.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr double kGraceMs = 10000;  // between asking a child to end and killing it
@@ -119,4 +119,4 @@ ProcessEnd run_process(const std::vector<std::string>& command,
   return end;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

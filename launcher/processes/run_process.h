@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // A signal asked this process to end while a child was running. The last handler of this error
 // raises the signal again, which then has its previous action.
@@ -39,4 +39,4 @@ ProcessEnd run_process(const std::vector<std::string>& command,
                        double limit_s,
                        const std::filesystem::path& folder = ".");
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -17,7 +17,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 sigset_t signal_set() {
@@ -113,4 +113,4 @@ void StopSignals::wait(double seconds) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -7,7 +7,7 @@
 
 #include "runtime/base/file.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // While it exists, the signals of lockstep::stop_signals() (SIGUSR1, SIGTERM, SIGINT, SIGHUP) are
 // read here. SIGPIPE is ignored from then on, so that a host that is gone or a closed output ends
@@ -45,4 +45,4 @@ class StopSignals {
   std::thread thread_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

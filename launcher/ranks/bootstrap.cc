@@ -6,19 +6,19 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 class SelfSession final : public Session {
  public:
-  Communicator& communicator() override { return *communicator_; }
+  collectives::Communicator& communicator() override { return *communicator_; }
   int local_rank() const override { return 0; }
   int local_ranks() const override { return 1; }
   std::string library() const override { return ""; }
   [[noreturn]] void abort(int code, const std::string&) override { std::_Exit(code); }
 
  private:
-  std::unique_ptr<Communicator> communicator_ = make_self_communicator();
+  std::unique_ptr<collectives::Communicator> communicator_ = collectives::make_self_communicator();
 };
 
 constexpr std::string_view kEndedWith = "it ended with exit code ";
@@ -65,7 +65,7 @@ std::unique_ptr<Session> join_run() {
   if (!several && (!session || slurm_tasks() > 1)) {
     // If srun uses a protocol that this MPI does not support, every process is an MPI job of one
     // rank.
-    if (std::optional<TcpOptions> options = tcp_options_from(environment))
+    if (std::optional<collectives::TcpOptions> options = collectives::tcp_options_from(environment))
       session = join_tcp_run(std::move(*options));
   }
   if (!session) session = std::make_unique<SelfSession>();
@@ -84,4 +84,4 @@ std::unique_ptr<Session> join_run() {
   return session;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

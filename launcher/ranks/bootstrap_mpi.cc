@@ -21,13 +21,13 @@
 #include "runtime/metrics/environment.h"
 #include "runtime/train/step/stop_signal.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Waits up to `limit` for the launcher's SIGTERM, with which it ends all ranks once one has failed.
 bool launcher_ends_ranks(std::chrono::seconds limit) {
   const auto end = std::chrono::steady_clock::now() + limit;
-  while (!stop_requested()) {
+  while (!train::stop_requested()) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
@@ -38,11 +38,11 @@ bool launcher_ends_ranks(std::chrono::seconds limit) {
 // user's variables on to this rank, and rank 0's value, which counts for all, is checked in
 // transport.h.
 double time_limit_s() {
-  TimeLimits limits;
+  collectives::TimeLimits limits;
   try {
-    read_time_limits([](const char* name) { return std::getenv(name); }, limits);
+    collectives::read_time_limits([](const char* name) { return std::getenv(name); }, limits);
   } catch (const ConfigError&) {
-    return TimeLimits{}.operation_s;
+    return collectives::TimeLimits{}.operation_s;
   }
   return limits.operation_s;
 }
@@ -69,8 +69,8 @@ class MpiSession final : public Session {
     MPI_Comm_rank(node, &local_rank_);
     MPI_Comm_size(node, &local_ranks_);
     MPI_Comm_free(&node);
-    communicator_ = make_mpi_communicator(size_t{1} << 30, limit_s);
-    recorded_ = make_recorded(*communicator_);
+    communicator_ = collectives::make_mpi_communicator(size_t{1} << 30, limit_s);
+    recorded_ = collectives::make_recorded(*communicator_);
   }
   ~MpiSession() override {
     tcp_.reset();
@@ -79,7 +79,7 @@ class MpiSession final : public Session {
     std::thread(end_after, std::chrono::seconds(60)).detach();
     MPI_Finalize();
   }
-  Communicator& communicator() override { return tcp_ ? *recorded_tcp_ : *recorded_; }
+  collectives::Communicator& communicator() override { return tcp_ ? *recorded_tcp_ : *recorded_; }
   int local_rank() const override { return local_rank_; }
   int local_ranks() const override { return local_ranks_; }
   std::string library() const override {
@@ -90,30 +90,33 @@ class MpiSession final : public Session {
         version = full.substr(0, full.find_first_of(",\n"));
     return tcp_ ? tcp_->library() + ", started by " + version : version;
   }
-  MpiNetwork mpi_network() const override { return lockstep::mpi_network(); }
+  collectives::MpiNetwork mpi_network() const override {
+    return lockstep::collectives::mpi_network();
+  }
   std::string networks() const override {
     // mpirun --mca btl_tcp_if_include sets it too. On a single host no network is needed.
     const char* const named = std::getenv("OMPI_MCA_btl_tcp_if_include");
     return named != nullptr && local_ranks_ < communicator_->size() ? named : "";
   }
-  void move_to_tcp(const TimeLimits& limits) override {
-    TcpOptions options;
+  void move_to_tcp(const collectives::TimeLimits& limits) override {
+    collectives::TcpOptions options;
     options.rank = communicator_->rank();
     options.size = communicator_->size();
     options.local_size = local_ranks_;
     options.networks = networks();
-    options.version = lockstep_version();
+    options.version = metrics::lockstep_version();
     options.limits = limits;
-    tcp_ = make_tcp_communicator_over(*communicator_, options);
-    recorded_tcp_ = make_recorded(*tcp_);
+    tcp_ = collectives::make_tcp_communicator_over(*communicator_, options);
+    recorded_tcp_ = collectives::make_recorded(*tcp_);
   }
   void await_turn_to_report(const std::string& error) override {
     constexpr std::chrono::seconds kPatience(10);
     if (tcp_) tcp_->report_failure(error);
     // A lower rank usually reports. Not for the watchdog's error: all ranks know it, and the lower
     // rank may be the one that hangs.
-    const bool another = (tcp_ && !has_watchdog_error() && tcp_->another_rank_reports()) ||
-                         !FlightRecorder::here().claim_report();
+    const bool another =
+        (tcp_ && !collectives::has_watchdog_error() && tcp_->another_rank_reports()) ||
+        !FlightRecorder::here().claim_report();
     if (another && launcher_ends_ranks(kPatience)) std::_Exit(static_cast<int>(ExitCode::kPeer));
   }
   [[noreturn]] void abort(int code, const std::string& why) override {
@@ -123,7 +126,7 @@ class MpiSession final : public Session {
     // failure itself.
     constexpr std::chrono::seconds kPatience(3);
     // The launcher does not notice a rank that only hangs.
-    if (code == static_cast<int>(ExitCode::kPeer) && !has_watchdog_error() &&
+    if (code == static_cast<int>(ExitCode::kPeer) && !collectives::has_watchdog_error() &&
         launcher_ends_ranks(kPatience))
       std::_Exit(code);
     MPI_Abort(MPI_COMM_WORLD, code);
@@ -131,9 +134,9 @@ class MpiSession final : public Session {
   }
 
  private:
-  std::unique_ptr<Communicator> communicator_;  // over MPI
-  std::unique_ptr<TcpCommunicator> tcp_;        // set if the ranks have moved to TCP
-  std::unique_ptr<Communicator> recorded_, recorded_tcp_;
+  std::unique_ptr<collectives::Communicator> communicator_;  // over MPI
+  std::unique_ptr<collectives::TcpCommunicator> tcp_;        // set if the ranks have moved to TCP
+  std::unique_ptr<collectives::Communicator> recorded_, recorded_tcp_;
   int local_rank_ = 0;
   int local_ranks_ = 1;
 };
@@ -151,4 +154,4 @@ bool started_by_mpi_launcher() {
 
 std::unique_ptr<Session> join_mpi_run() { return std::make_unique<MpiSession>(); }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -25,7 +25,7 @@
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/planned_ops.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr const char* kNoDriver =
@@ -72,7 +72,7 @@ std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe)
   Json mine = Json::object({{"host", host_identity()}, {"local_rank", session.local_rank()}});
   for (const cuda::GpuDescription& gpu : probe.gpus) mine["gpus"].push_back(gpu.uuid);
   std::vector<RankGpus> ranks;
-  for (const std::string& text : gather_texts(session.communicator(), mine.dump())) {
+  for (const std::string& text : collectives::gather_texts(session.communicator(), mine.dump())) {
     const Json of_rank = Json::parse(text);
     RankGpus& rank = ranks.emplace_back();
     rank.host = of_rank["host"].get<std::string>();
@@ -82,14 +82,14 @@ std::vector<RankGpus> gather_gpus(Session& session, const cuda::GpuProbe& probe)
   return ranks;
 }
 
-std::vector<GpuPlace> gather_places(Communicator& communicator, const GpuPlace& mine) {
+std::vector<GpuPlace> gather_places(collectives::Communicator& communicator, const GpuPlace& mine) {
   const Json json = Json::object({{"host", mine.host},
                                   {"ordinal", mine.ordinal},
                                   {"pci_bus_id", mine.pci_bus_id},
                                   {"binding", mine.binding},
                                   {"links", mine.links}});
   std::vector<GpuPlace> places;
-  for (const std::string& text : gather_texts(communicator, json.dump())) {
+  for (const std::string& text : collectives::gather_texts(communicator, json.dump())) {
     const Json of_rank = Json::parse(text);
     places.push_back({of_rank["host"].get<std::string>(),
                       of_rank["ordinal"].get<int>(),
@@ -101,7 +101,9 @@ std::vector<GpuPlace> gather_places(Communicator& communicator, const GpuPlace& 
 }
 
 // Logs where the ranks' threads run, and what connects their GPUs.
-void log_places(Communicator& communicator, const cuda::Plugin& plugin, GpuPlace mine) {
+void log_places(collectives::Communicator& communicator,
+                const cuda::Plugin& plugin,
+                GpuPlace mine) {
   const std::vector<GpuPlace> places = gather_places(communicator, mine);
   const auto first = std::find_if(
       places.begin(), places.end(), [&](const auto& place) { return place.host == mine.host; });
@@ -113,8 +115,8 @@ void log_places(Communicator& communicator, const cuda::Plugin& plugin, GpuPlace
 }
 
 // "A on rank 0, 2; B on rank 1" if the ranks' texts differ; else empty.
-std::string differences(Communicator& communicator, const std::string& mine) {
-  const std::vector<std::string> texts = gather_texts(communicator, mine);
+std::string differences(collectives::Communicator& communicator, const std::string& mine) {
+  const std::vector<std::string> texts = collectives::gather_texts(communicator, mine);
   std::map<std::string, std::string> ranks;  // by text
   for (size_t r = 0; r < texts.size(); ++r) {
     append_item(ranks[texts[r]], std::to_string(r));
@@ -126,31 +128,35 @@ std::string differences(Communicator& communicator, const std::string& mine) {
 }
 
 // Values may differ between ranks: by LOCKSTEP_DEVICE on their hosts, or by `mpirun ... : ...`.
-void require_same_device_option(Communicator& communicator, const std::string& wanted) {
+void require_same_device_option(collectives::Communicator& communicator,
+                                const std::string& wanted) {
   const std::string text = differences(communicator, wanted);
   if (text.empty()) return;
-  throw AgreedError(
+  throw collectives::AgreedError(
       ExitCode::kUsage,
       fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
 }
 
 // Another model of GPU or another library computes other bits, so that the run's bits would depend
 // on which rank computes which lane.
-void require_same_bits(Communicator& communicator, const Device& device, CommConfig::Order order) {
+void require_same_bits(collectives::Communicator& communicator,
+                       const exec::Device& device,
+                       CommConfig::Order order) {
   const std::string text = differences(communicator, device.bits());
   if (text.empty()) return;
   if (order == CommConfig::Order::kTree)
-    throw AgreedError(ExitCode::kUsage,
-                      fmt::format("GPUs and libraries must be the same on all ranks, but are {}; "
-                                  "comm.order FAST trains on them, with bits of its own",
-                                  text));
+    throw collectives::AgreedError(
+        ExitCode::kUsage,
+        fmt::format("GPUs and libraries must be the same on all ranks, but are {}; "
+                    "comm.order FAST trains on them, with bits of its own",
+                    text));
   if (communicator.rank() == 0) log_warn("GPUs or libraries differ: {}", text);
 }
 
 // Warns if execution.bf16x3, which is meant to be fast, is slow on the processors of some ranks.
-void warn_of_slow_products(Communicator& communicator) {
+void warn_of_slow_products(collectives::Communicator& communicator) {
   const std::vector<std::string> ranks =
-      gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
+      collectives::gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
   const auto without = std::count(ranks.begin(), ranks.end(), "without");
   if (without == 0 || communicator.rank() != 0) return;
   const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
@@ -165,19 +171,22 @@ void warn_of_slow_products(Communicator& communicator) {
 
 }  // namespace
 
-std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& options, bool trains) {
-  Communicator& communicator = session.communicator();
+std::unique_ptr<exec::Device> choose_device(Session& session,
+                                            const CommonOptions& options,
+                                            bool trains) {
+  collectives::Communicator& communicator = session.communicator();
   require_same_device_option(communicator, options.device);
   if (options.device == "cpu") return cpu::make_device();
   const Gpus found = find_gpus(options.device);
-  const std::vector<std::string> reasons = gather_texts(communicator, found.probe.why_none);
+  const std::vector<std::string> reasons =
+      collectives::gather_texts(communicator, found.probe.why_none);
   const auto without =
       std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
   if (without != reasons.end()) {
     const auto rank = without - reasons.begin();
     const std::string where = reasons.size() > 1 ? fmt::format("rank {}: ", rank) : "";
     if (options.device == "cuda")
-      throw AgreedError(
+      throw collectives::AgreedError(
           ExitCode::kUsage,
           fmt::format("--device (LOCKSTEP_DEVICE): value is cuda, but {}{}; allowed here: cpu",
                       where,
@@ -188,9 +197,9 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
     return cpu::make_device();
   }
   const std::vector<RankGpus> ranks = gather_gpus(session, found.probe);
-  std::unique_ptr<Device> device;
+  std::unique_ptr<exec::Device> device;
   GpuPlace place;
-  run_on_all(communicator, [&] {
+  collectives::run_on_all(communicator, [&] {
     const int chosen = choose_gpu(ranks, communicator.rank(), options.share_gpu);
     const cuda::GpuDescription& gpu = found.probe.gpus[static_cast<size_t>(chosen)];
     place = {host_identity(), gpu.ordinal, gpu.pci_bus_id, bind_to_gpu(gpu.pci_bus_id), {}};
@@ -200,18 +209,18 @@ std::unique_ptr<Device> choose_device(Session& session, const CommonOptions& opt
   return device;
 }
 
-bool gpu_here(MemoryLimits& limits) {
+bool gpu_here(run::MemoryLimits& limits) {
   const Gpus found = find_gpus("cuda");
   if (found.probe.gpus.empty()) return false;
-  const std::unique_ptr<Device> device =
+  const std::unique_ptr<exec::Device> device =
       found.plugin->make_device({.ordinal = found.probe.gpus.front().ordinal});
   limits.device_bytes = device->free_bytes();
   limits.device = device->description();
   return true;
 }
 
-const OpSet& ops_to_plan_for(const CommonOptions& options) {
-  static const std::unique_ptr<Device> cpu = cpu::make_device();
+const exec::OpSet& ops_to_plan_for(const CommonOptions& options) {
+  static const std::unique_ptr<exec::Device> cpu = cpu::make_device();
   if (options.device == "cpu") return cpu->ops();
   const bool gpu = options.device == "cuda" || find_gpus(options.device).probe.why_none.empty();
   return gpu ? cuda::planned_ops() : cpu->ops();
@@ -219,7 +228,7 @@ const OpSet& ops_to_plan_for(const CommonOptions& options) {
 
 RankDevice::RankDevice(Session& session,
                        const CommonOptions& options,
-                       std::unique_ptr<Device> device)
+                       std::unique_ptr<exec::Device> device)
     : session_(session), options_(options), device_(std::move(device)) {}
 
 RankDevice::~RankDevice() { close(); }
@@ -231,20 +240,22 @@ void RankDevice::close() {
   backend_.reset();
 }
 
-MemoryLimits RankDevice::limits() const {
+run::MemoryLimits RankDevice::limits() const {
   return {available_memory_bytes(), device_->free_bytes(), device_->description()};
 }
 
-void RankDevice::open(const RunConfig& config, const Graph& training, const Topology& topology) {
-  Communicator& communicator = session_.communicator();
+void RankDevice::open(const RunConfig& config,
+                      const graph::Graph& training,
+                      const collectives::Topology& topology) {
+  collectives::Communicator& communicator = session_.communicator();
   require_same_bits(communicator, *device_, config.comm.order);
-  run_on_all(communicator, [&] {
+  collectives::run_on_all(communicator, [&] {
     backend_ = device_->make_backend({config.execution.tf32,
-                                      compute_type(config.execution.precision),
+                                      run::compute_type(config.execution.precision),
                                       /*record_repeated_work=*/!options_.eager});
     backend_->warm_up(training);
   });
-  Communicator& slices = device_->connect(
+  collectives::Communicator& slices = device_->connect(
       communicator,
       *backend_,
       topology,
@@ -254,16 +265,16 @@ void RankDevice::open(const RunConfig& config, const Graph& training, const Topo
        // watchdog.
        .while_waiting =
            [] {
-             throw_watchdog_error();
+             collectives::throw_watchdog_error();
              FlightRecorder::here().beat();
            },
        .watch_device =
            [](const std::atomic<uint64_t>* word) { FlightRecorder::here().watch_device(word); },
        .waited = [](double seconds,
                     bool late) { FlightRecorder::here().wait_for_device(seconds, late); }});
-  recorded_ = &slices == &communicator ? nullptr : make_recorded(slices);
+  recorded_ = &slices == &communicator ? nullptr : collectives::make_recorded(slices);
   slices_ = recorded_ ? recorded_.get() : &slices;
   if (config.execution.bf16x3 && !std::exchange(warned_, true)) warn_of_slow_products(communicator);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

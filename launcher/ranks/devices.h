@@ -8,50 +8,52 @@
 #include "runtime/exec/device.h"
 #include "runtime/run/fit.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The device of this rank, of the same kind on all ranks. With --device auto it is a GPU if every
 // rank has one; otherwise the CPU, and the reason is logged, for training also if it is that no
 // NVIDIA driver is here. All ranks together; throws the same
 // error on all of them (AgreedError), also if their values of --device differ.
-std::unique_ptr<Device> choose_device(Session& session,
-                                      const CommonOptions& options,
-                                      bool trains = false);
+std::unique_ptr<exec::Device> choose_device(Session& session,
+                                            const CommonOptions& options,
+                                            bool trains = false);
 
 // The device of this rank and what is opened on it, closed in order at the end.
 class RankDevice {
  public:
-  RankDevice(Session& session, const CommonOptions& options, std::unique_ptr<Device> device);
+  RankDevice(Session& session, const CommonOptions& options, std::unique_ptr<exec::Device> device);
   RankDevice(const RankDevice&) = delete;
   RankDevice& operator=(const RankDevice&) = delete;
   ~RankDevice();
 
-  Device& device() { return *device_; }
-  MemoryLimits limits() const;
+  exec::Device& device() { return *device_; }
+  run::MemoryLimits limits() const;
   // Makes the backend, lets its libraries prepare for the ops of `training`, and connects the
   // communicator for gradients and parameters. All ranks together. limits() returns less from then
   // on, because the libraries take memory.
-  void open(const RunConfig& config, const Graph& training, const Topology& topology);
+  void open(const RunConfig& config,
+            const graph::Graph& training,
+            const collectives::Topology& topology);
   // Frees backend and communicator with all their memory; the device may be opened again.
   void close();
-  Backend& backend() { return *backend_; }
-  Communicator& slices() { return *slices_; }
+  exec::Backend& backend() { return *backend_; }
+  collectives::Communicator& slices() { return *slices_; }
   bool eager() const { return options_.eager; }  // no CUDA graphs
 
  private:
   Session& session_;
   const CommonOptions& options_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Communicator> recorded_;  // the device's communicator, if it has one
-  Communicator* slices_ = nullptr;
+  std::unique_ptr<exec::Device> device_;
+  std::unique_ptr<exec::Backend> backend_;
+  std::unique_ptr<collectives::Communicator> recorded_;  // the device's communicator, if it has one
+  collectives::Communicator* slices_ = nullptr;
   bool warned_ = false;  // about slow products
 };
 
 // Fills in the device's part from the first GPU of this process; false if there is none.
-bool gpu_here(MemoryLimits& limits);
+bool gpu_here(run::MemoryLimits& limits);
 
 // The ops of the device that --device names, for planning: neither a GPU nor CUDA need be there.
-const OpSet& ops_to_plan_for(const CommonOptions& options);
+const exec::OpSet& ops_to_plan_for(const CommonOptions& options);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -5,25 +5,25 @@
 #include "launcher/ranks/session.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 ExitCode on_first_rank(Session& session,
                        const std::string& log_level,
                        const std::function<void()>& work) {
-  Communicator& communicator = session.communicator();
+  collectives::Communicator& communicator = session.communicator();
   init_log(log_level, communicator.rank(), communicator.size());
-  run_on_root(communicator, work);
+  collectives::run_on_root(communicator, work);
   return ExitCode::kOk;
 }
 
 ExitCode on_first_device(Session& session,
                          const CommonOptions& options,
-                         const std::function<void(Device&)>& work) {
-  Communicator& communicator = session.communicator();
+                         const std::function<void(exec::Device&)>& work) {
+  collectives::Communicator& communicator = session.communicator();
   init_log(options.log_level, communicator.rank(), communicator.size());
-  const std::unique_ptr<Device> device = choose_device(session, options);
-  run_on_root(communicator, [&] { work(*device); });
+  const std::unique_ptr<exec::Device> device = choose_device(session, options);
+  collectives::run_on_root(communicator, [&] { work(*device); });
   return ExitCode::kOk;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

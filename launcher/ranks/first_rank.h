@@ -7,7 +7,7 @@
 #include "launcher/command_line/common_options.h"
 #include "runtime/exec/device.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Starts the log and runs `work` on rank 0. All ranks together; throws AgreedError.
 ExitCode on_first_rank(Session& session,
@@ -17,6 +17,6 @@ ExitCode on_first_rank(Session& session,
 // The same on rank 0's device, which is of the same kind on all ranks.
 ExitCode on_first_device(Session& session,
                          const CommonOptions& options,
-                         const std::function<void(Device&)>& work);
+                         const std::function<void(exec::Device&)>& work);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

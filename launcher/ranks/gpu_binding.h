@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The planned binding and its description.
 struct GpuBinding {
@@ -31,4 +31,4 @@ bool binding_asked_for();
 // binds nothing, and the line has the reason.
 std::string bind_to_gpu(const std::string& pci_bus_id);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -11,7 +11,7 @@
 
 #include "launcher/ranks/gpu_binding.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 struct DestroyTopology {
@@ -137,4 +137,4 @@ std::string bind_to_gpu(const std::string& pci_bus_id) {
       "threads are not bound to CPUs {}, next to the GPU: {}", binding.cpus, std::strerror(errno));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

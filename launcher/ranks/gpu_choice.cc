@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 std::string name_of(const RankGpus& rank) { return rank.host.substr(0, rank.host.find('/')); }
@@ -64,4 +64,4 @@ int choose_gpu(std::span<const RankGpus> ranks, int rank, bool share_gpu) {
   return chosen;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // What each rank reports to all others.
 struct RankGpus {
@@ -21,4 +21,4 @@ struct RankGpus {
 // the same, and throws the same ConfigError if some rank of the run would be left without a GPU.
 int choose_gpu(std::span<const RankGpus> ranks, int rank, bool share_gpu);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

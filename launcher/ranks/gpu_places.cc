@@ -11,7 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using cuda::GpuLink;
@@ -244,4 +244,4 @@ std::vector<std::string> describe_places(std::span<const GpuPlace> ranks) {
   return lines;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

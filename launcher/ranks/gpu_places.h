@@ -8,7 +8,7 @@
 
 #include "launcher/cuda/plugin.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct GpuPlace {
   std::string host;  // host_identity()
@@ -33,4 +33,4 @@ std::string describe_links(const std::vector<std::string>& names,
 // For each host a line for each binding, and one for its links. Hosts that are alike share theirs.
 std::vector<std::string> describe_places(std::span<const GpuPlace> ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 
 #include "runtime/base/control_group.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
@@ -66,4 +66,4 @@ size_t available_memory_bytes() {
   return available;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -13,7 +13,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 20;
@@ -90,4 +90,4 @@ bool is_this_host(const std::string& name) {
          name == here.substr(0, here.find('.'));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

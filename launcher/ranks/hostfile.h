@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct HostSlots {
   std::string name;
@@ -17,4 +17,4 @@ std::vector<HostSlots> read_host_slots(const std::string& path, int cpus);
 
 bool is_this_host(const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

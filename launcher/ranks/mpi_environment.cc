@@ -10,7 +10,7 @@
 
 #include "runtime/base/host.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // Reads lines NAME=PATH, with the path relative to the folder.
@@ -39,4 +39,4 @@ void prepare_mpi_environment() {
   if (!may_read_memory()) setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

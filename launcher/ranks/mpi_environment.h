@@ -1,7 +1,7 @@
 #pragma once
 // The settings that Open MPI needs before it starts.
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Sets the environment variables that Open MPI needs on this node. Call it before MPI_Init, while
 // the process has one thread.
@@ -12,4 +12,4 @@ namespace lockstep {
 //    pass large messages through shared memory. Does not override the user's setting.
 void prepare_mpi_environment();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

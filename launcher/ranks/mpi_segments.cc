@@ -15,7 +15,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/streams.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ void prepare_mpi_segments() {
     warn_of_little_room(number_in("OMPI_COMM_WORLD_LOCAL_SIZE"));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

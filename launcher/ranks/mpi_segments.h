@@ -1,7 +1,7 @@
 #pragma once
 // Open MPI's shared-memory files: removes those of killed runs, and checks for room.
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Prepares /dev/shm for the files (vader_segment.*) through which Open MPI's ranks of a node
 // communicate. Call it before MPI_Init; only one rank of a node acts. Removes this user's files of
@@ -9,4 +9,4 @@ namespace lockstep {
 // has mapped. Warns on stderr if there is too little room for those of this run.
 void prepare_mpi_segments();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -6,28 +6,28 @@
 #include "launcher/ranks/transport.h"
 #include "runtime/run/threads.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 RankContext::RankContext(Session& rank_session,
                          const CommonOptions& options,
-                         std::unique_ptr<Device> chosen,
+                         std::unique_ptr<exec::Device> chosen,
                          const CommConfig& comm,
-                         RunPurpose purpose)
+                         run::RunPurpose purpose)
     : session(rank_session),
       device(rank_session, options, std::move(chosen)),
-      placed(find_topology(rank_session.communicator())) {
-  const bool trains = purpose == RunPurpose::kTrain;
-  const OpSet& ops = device.device().ops();
+      placed(collectives::find_topology(rank_session.communicator())) {
+  const bool trains = purpose == run::RunPurpose::kTrain;
+  const exec::OpSet& ops = device.device().ops();
   if (trains) choose_transport(session, comm.transport, ops);
   communicator().set_files_timeout_s(comm.files_timeout_s);
-  share = share_cpus(communicator());
-  if (trains && wants_shared_memory(comm, placed, ops))
-    node = NodeMemory::join(communicator(), placed);
+  share = run::share_cpus(communicator());
+  if (trains && run::wants_shared_memory(comm, placed, ops))
+    node = collectives::NodeMemory::join(communicator(), placed);
   placed.shares_memory = node != nullptr;
 }
 
-void RankContext::require_memory(const PreparedRun& prepared) const {
-  lockstep::require_memory(prepared, session.local_ranks(), device.limits());
+void RankContext::require_memory(const run::PreparedRun& prepared) const {
+  lockstep::run::require_memory(prepared, session.local_ranks(), device.limits());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "runtime/base/cpus.h"
 #include "runtime/run/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct RankContext {
   // Takes the device that choose_device() chose. Chooses, for training, the transport between the
@@ -18,19 +18,19 @@ struct RankContext {
   // AgreedError. Borrows session and options.
   RankContext(Session& session,
               const CommonOptions& options,
-              std::unique_ptr<Device> chosen,
+              std::unique_ptr<exec::Device> chosen,
               const CommConfig& comm,
-              RunPurpose purpose);
+              run::RunPurpose purpose);
 
-  Communicator& communicator() const { return session.communicator(); }
+  collectives::Communicator& communicator() const { return session.communicator(); }
   // Throws MemoryError if the run does not fit into the memory that is free now.
-  void require_memory(const PreparedRun& prepared) const;
+  void require_memory(const run::PreparedRun& prepared) const;
 
   Session& session;
   RankDevice device;
-  Topology placed;                   // on which nodes the ranks are
-  CpuShare share;                    // of its host's CPUs
-  std::unique_ptr<NodeMemory> node;  // null if the ranks share no memory
+  collectives::Topology placed;                   // on which nodes the ranks are
+  CpuShare share;                                 // of its host's CPUs
+  std::unique_ptr<collectives::NodeMemory> node;  // null if the ranks share no memory
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,12 +10,12 @@
 #include "collectives/tcp/options.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 class Session {
  public:
   virtual ~Session() = default;
-  virtual Communicator& communicator() = 0;
+  virtual collectives::Communicator& communicator() = 0;
   // This rank's index among the ranks on this host.
   virtual int local_rank() const = 0;
   // Ranks on this host.
@@ -24,14 +24,14 @@ class Session {
   // empty for a single rank.
   virtual std::string library() const = 0;
   // The network that MPI uses between hosts.
-  virtual MpiNetwork mpi_network() const { return MpiNetwork::kUnknown; }
+  virtual collectives::MpiNetwork mpi_network() const { return collectives::MpiNetwork::kUnknown; }
   // The networks between hosts to which MPI's user has restricted it, in the format of
   // local_rendezvous_info(); empty: any.
   virtual std::string networks() const { return ""; }
   // Connects ranks that MPI started over TCP too, within these limits, which must be the same on
   // all ranks. From then on communicator() is TCP's; the previous one stays valid. Only if
   // communicator() is MPI's. Collective; throws the same AgreedError on all ranks.
-  virtual void move_to_tcp(const TimeLimits&) {
+  virtual void move_to_tcp(const collectives::TimeLimits&) {
     LOCKSTEP_CHECK(false, "the ranks were not started by MPI");
   }
   // Call it after a CommError. Reports the error to the ranks on other hosts, and returns once it
@@ -54,4 +54,4 @@ std::optional<ExitCode> reported_exit_code(const std::string& error);
 // variable has an invalid value, and CommError if other ranks do not join.
 std::unique_ptr<Session> join_run();
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -12,7 +12,7 @@
 #include "runtime/train/folder/run_end.h"
 #include "runtime/train/folder/run_generation.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 std::vector<std::string> command_line() {
@@ -24,10 +24,10 @@ std::vector<std::string> command_line() {
 
 }  // namespace
 
-std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config) {
-  std::unique_ptr<RunFolder> folder;
-  run_on_root(session.communicator(), [&] {
-    folder = std::make_unique<RunFolder>(config.output.run_dir);
+std::unique_ptr<train::RunFolder> open_run_folder(Session& session, const RunConfig& config) {
+  std::unique_ptr<train::RunFolder> folder;
+  collectives::run_on_root(session.communicator(), [&] {
+    folder = std::make_unique<train::RunFolder>(config.output.run_dir);
     add_log_file(folder->path() / "log.txt");
   });
   return folder;
@@ -35,16 +35,17 @@ std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& co
 
 void describe_run(Session& session,
                   const RunConfig& config,
-                  const Device& device,
-                  RunFolder* folder) {
-  Communicator& communicator = session.communicator();
-  const std::vector<std::string> hosts = gather_texts(communicator, host_name()),
-                                 devices = gather_texts(communicator, device.description());
-  run_on_root(communicator, [&] {
-    remove_run_end(folder->path());
-    OptionalFiles& files = folder->optional_files();
-    files.write(folder->path() / "config.textproto", recorded_text(config));
-    EnvironmentInfo info;
+                  const exec::Device& device,
+                  train::RunFolder* folder) {
+  collectives::Communicator& communicator = session.communicator();
+  const std::vector<std::string> hosts = collectives::gather_texts(communicator, host_name()),
+                                 devices =
+                                     collectives::gather_texts(communicator, device.description());
+  collectives::run_on_root(communicator, [&] {
+    train::remove_run_end(folder->path());
+    train::OptionalFiles& files = folder->optional_files();
+    files.write(folder->path() / "config.textproto", config::recorded_text(config));
+    metrics::EnvironmentInfo info;
     info.ranks = communicator.size();
     info.threads = compute_threads();
     info.hosts = hosts;
@@ -58,8 +59,8 @@ void describe_run(Session& session,
       log_warn(
           "/proc is not mounted: CPU and memory quotas are unknown, ranks cannot share memory, and "
           "environment.json lacks the command line");
-    files.write(folder->path() / "environment.json", environment_text(info));
+    files.write(folder->path() / "environment.json", metrics::environment_text(info));
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -9,18 +9,18 @@
 #include "runtime/exec/device.h"
 #include "runtime/train/folder/run_folder.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Creates the run folder, takes its lock and opens its log.txt. Only rank 0 does, and holds the
 // lock while the object exists (null on other ranks). All ranks throw if it fails.
-std::unique_ptr<RunFolder> open_run_folder(Session& session, const RunConfig& config);
+std::unique_ptr<train::RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json to it and removes end.json of the previous start.
 // Call it once it is certain that the run continues there. `device` is this rank's, `folder` rank
 // 0's.
 void describe_run(Session& session,
                   const RunConfig& config,
-                  const Device& device,
-                  RunFolder* folder);
+                  const exec::Device& device,
+                  train::RunFolder* folder);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

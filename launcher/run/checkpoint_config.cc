@@ -14,7 +14,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/train/state/resume_check.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // The words for a missing value in a config's table, or null.
@@ -30,30 +30,32 @@ bool leaves_missing_unset(const RunConfig& config) {
 
 }  // namespace
 
-OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
-                                  const CheckpointState& state) {
-  const auto imported = state.extra.find(kImportedConfigKey);
-  const auto text = imported != state.extra.end() ? imported : state.extra.find(kConfigKey);
+run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
+                                       const checkpoint::CheckpointState& state) {
+  const auto imported = state.extra.find(checkpoint::kImportedConfigKey);
+  const auto text =
+      imported != state.extra.end() ? imported : state.extra.find(checkpoint::kConfigKey);
   if (text == state.extra.end())
     throw CheckpointError(
         "{}: has no config, because an old version wrote it; train one step from it, and use the "
         "new checkpoint",
         folder.string());
-  OpenedConfig opened = open_config(parse_recorded_config(text->second, folder.string()));
-  std::optional<OpenedConfig> older = with_recorded_parameters(opened, state);
+  run::OpenedConfig opened =
+      run::open_config(config::parse_recorded_config(text->second, folder.string()));
+  std::optional<run::OpenedConfig> older = with_recorded_parameters(opened, state);
   if (!older) return opened;
   warn_of_older_revision(folder.string());
   return *std::move(older);
 }
 
-std::optional<Precision> recorded_precision(const CheckpointState& state,
+std::optional<Precision> recorded_precision(const checkpoint::CheckpointState& state,
                                             const std::string& where,
                                             bool required) {
-  if (state.extra.contains(kImportedConfigKey)) return std::nullopt;
-  const auto text = state.extra.find(kConfigKey);
+  if (state.extra.contains(checkpoint::kImportedConfigKey)) return std::nullopt;
+  const auto text = state.extra.find(checkpoint::kConfigKey);
   if (text == state.extra.end()) return Precision::kFp32;  // older than configs in checkpoints
   try {
-    return parse_recorded_config(text->second, where).execution.precision;
+    return config::parse_recorded_config(text->second, where).execution.precision;
   } catch (const ConfigError& error) {
     if (!required) return std::nullopt;
     throw CheckpointError(
@@ -64,11 +66,11 @@ std::optional<Precision> recorded_precision(const CheckpointState& state,
   }
 }
 
-RecordedChoices recorded_choices(const CheckpointState& state,
+RecordedChoices recorded_choices(const checkpoint::CheckpointState& state,
                                  const std::string& where,
                                  const RunConfig& config,
                                  bool gpu) {
-  const bool imported = state.extra.contains(kImportedConfigKey);
+  const bool imported = state.extra.contains(checkpoint::kImportedConfigKey);
   const bool required = gpu && config.execution.precision == Precision::kAuto;
   return {recorded_precision(state, where, required), imported ? 0 : state.lanes};
 }
@@ -77,12 +79,12 @@ bool has_auto_choice(const RunConfig& config) {
   return config.execution.precision == Precision::kAuto || config.train.lanes == 0;
 }
 
-void log_fp32(const RunConfig& config, const CheckpointState* state) {
+void log_fp32(const RunConfig& config, const checkpoint::CheckpointState* state) {
   std::optional<Precision> trained = config.execution.precision;
   if (*trained == Precision::kAuto && state != nullptr)
     trained = recorded_precision(*state, "", /*required=*/false);
   if (trained == Precision::kBf16 || trained == Precision::kFp16)
-    log_info("precision: FP32 (the run's is {})", name_of(*trained));
+    log_info("precision: FP32 (the run's is {})", lockstep::name_of(*trained));
 }
 
 bool depends_on_checkpoint(const RunConfig& config) {
@@ -90,14 +92,14 @@ bool depends_on_checkpoint(const RunConfig& config) {
          leaves_missing_unset(config);
 }
 
-OpenedConfig with_recorded_missing(const OpenedConfig& opened,
-                                   const CheckpointState& state,
-                                   const std::string& checkpoint) {
+run::OpenedConfig with_recorded_missing(const run::OpenedConfig& opened,
+                                        const checkpoint::CheckpointState& state,
+                                        const std::string& checkpoint) {
   const std::vector<std::string> former = {"", "?", "NA", "NaN", "nan"};
-  const auto text = state.extra.find(kConfigKey);
+  const auto text = state.extra.find(checkpoint::kConfigKey);
   if (!leaves_missing_unset(opened.config) || text == state.extra.end()) return opened;
   try {
-    const RunConfig recorded = parse_recorded_config(text->second, checkpoint);
+    const RunConfig recorded = config::parse_recorded_config(text->second, checkpoint);
     const auto* const words = missing_words(recorded);
     if (words == nullptr || *words != former) return opened;
   } catch (const ConfigError&) {  // the check of changed fields reports it
@@ -107,18 +109,18 @@ OpenedConfig with_recorded_missing(const OpenedConfig& opened,
       "{}: was written with data.table.missing: [\"{}\"], the former default, which this run keeps",
       checkpoint,
       fmt::join(former, "\", \""));
-  OpenedConfig kept = opened;
+  run::OpenedConfig kept = opened;
   std::get<TableConfig>(kept.config.data.source).missing = former;
   return kept;
 }
 
-std::optional<OpenedConfig> with_recorded_parameters(const OpenedConfig& opened,
-                                                     const CheckpointState& state) {
+std::optional<run::OpenedConfig> with_recorded_parameters(
+    const run::OpenedConfig& opened, const checkpoint::CheckpointState& state) {
   std::set<std::string> names;
-  for (const NamedSlice& slice : state.layout) names.insert(slice.name);
+  for (const checkpoint::NamedSlice& slice : state.layout) names.insert(slice.name);
   const std::optional<ModelConfig> recorded = opened.model->with_recorded_parameters(names);
   if (!recorded) return std::nullopt;
-  return with_model(opened, *recorded);
+  return run::with_model(opened, *recorded);
 }
 
 void warn_of_older_revision(const std::string& checkpoint) {
@@ -129,4 +131,4 @@ void warn_of_older_revision(const std::string& checkpoint) {
       checkpoint);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

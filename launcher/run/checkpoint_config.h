@@ -8,17 +8,17 @@
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/run/open_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // The config and the model that the checkpoint's run had. Throws CheckpointError if the checkpoint
 // was written before configs were kept.
-OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
-                                  const CheckpointState& state);
+run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
+                                       const checkpoint::CheckpointState& state);
 
 // The precision in which the checkpoint's run trained. Nothing if no run wrote it (`lockstep
 // import`), or if its config cannot be read; if `required`, the latter throws CheckpointError. A
 // CPU requires nothing, since it has FP32 alone.
-std::optional<Precision> recorded_precision(const CheckpointState& state,
+std::optional<Precision> recorded_precision(const checkpoint::CheckpointState& state,
                                             const std::string& where,
                                             bool required);
 
@@ -28,7 +28,7 @@ struct RecordedChoices {
   int64_t lanes = 0;  // 0: nothing was recorded
 };
 // `config`: the one that may have AUTO. Throws CheckpointError like recorded_precision().
-RecordedChoices recorded_choices(const CheckpointState& state,
+RecordedChoices recorded_choices(const checkpoint::CheckpointState& state,
                                  const std::string& where,
                                  const RunConfig& config,
                                  bool gpu);
@@ -36,7 +36,7 @@ bool has_auto_choice(const RunConfig& config);
 
 // Logs, for a command that computes in FP32, that the run trained in another precision: in that of
 // its config or, with AUTO, of the checkpoint. `state` may be null.
-void log_fp32(const RunConfig& config, const CheckpointState* state);
+void log_fp32(const RunConfig& config, const checkpoint::CheckpointState* state);
 
 // Whether the choice of trained parameters, or the encoding of the data, depends on the checkpoint
 // too, so that it must be read before the data are opened and the graphs are built.
@@ -44,15 +44,15 @@ bool depends_on_checkpoint(const RunConfig& config);
 
 // The run with the default of data.table.missing that an older revision had, if the checkpoint
 // recorded that one and the config leaves the field unset: other words would be other inputs.
-OpenedConfig with_recorded_missing(const OpenedConfig& opened,
-                                   const CheckpointState& state,
-                                   const std::string& checkpoint);
+run::OpenedConfig with_recorded_missing(const run::OpenedConfig& opened,
+                                        const checkpoint::CheckpointState& state,
+                                        const std::string& checkpoint);
 
 // The run with a model that has the parameters of the checkpoint, if an older revision wrote the
 // checkpoint, with another rule for what learns in a file of model.onnx. Nothing if the model has
 // these parameters already.
-std::optional<OpenedConfig> with_recorded_parameters(const OpenedConfig& opened,
-                                                     const CheckpointState& state);
+std::optional<run::OpenedConfig> with_recorded_parameters(const run::OpenedConfig& opened,
+                                                          const checkpoint::CheckpointState& state);
 void warn_of_older_revision(const std::string& checkpoint);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

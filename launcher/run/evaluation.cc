@@ -16,7 +16,7 @@
 #include "runtime/train/state/initialize.h"
 #include "runtime/train/state/weights.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
   add_common_options(command, options.common);
@@ -45,30 +45,30 @@ namespace {
 // What the checkpoint's run recorded, if the config leaves a choice to it.
 RecordedChoices recorded_by(const EvaluationOptions& options, const RunConfig& config, bool gpu) {
   if (!has_auto_choice(config)) return {};
-  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-  return recorded_choices(read_state(folder), folder.string(), config, gpu);
+  const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
+  return recorded_choices(checkpoint::read_state(folder), folder.string(), config, gpu);
 }
 
 }  // namespace
 
 EvaluatedConfig read_evaluated_config(Session& session,
                                       const EvaluationOptions& options,
-                                      RunPurpose purpose) {
-  Communicator& communicator = session.communicator();
-  OpenedConfig given;
-  run_on_all(communicator, [&] {
+                                      run::RunPurpose purpose) {
+  collectives::Communicator& communicator = session.communicator();
+  run::OpenedConfig given;
+  collectives::run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
     given = read_config(options.common);
   });
-  std::unique_ptr<Device> device = choose_device(session, options.common);
-  ChosenPrecision chosen;
-  run_on_all(communicator, [&] {
-    const OpSet& ops = device->ops();
+  std::unique_ptr<exec::Device> device = choose_device(session, options.common);
+  run::ChosenPrecision chosen;
+  collectives::run_on_all(communicator, [&] {
+    const exec::OpSet& ops = device->ops();
     const RecordedChoices recorded = recorded_by(options, given.config, ops.separate_memory);
-    chosen = choose_precision(
-        choose_lanes(given, recorded.lanes).opened, purpose, ops, recorded.precision);
+    chosen = run::choose_precision(
+        run::choose_lanes(given, recorded.lanes).opened, purpose, ops, recorded.precision);
   });
-  check_same_config(communicator, chosen.opened.config);
+  run::check_same_config(communicator, chosen.opened.config);
   if (communicator.rank() == 0 && chosen.worth_logging) log_info("precision: {}", chosen.text());
   return {std::move(chosen.opened), std::move(device)};
 }
@@ -76,55 +76,56 @@ EvaluatedConfig read_evaluated_config(Session& session,
 EvaluationRun::EvaluationRun(Session& session,
                              const EvaluationOptions& options,
                              EvaluatedConfig evaluated,
-                             RunPurpose purpose)
+                             run::RunPurpose purpose)
     : opened_(std::move(evaluated.opened)),
       rank_(session, options.common, std::move(evaluated.device), opened_.config.comm, purpose) {
-  Communicator& communicator = session.communicator();
-  run_on_all(communicator, [&] {
-    set_compute_threads(choose_threads(opened_.config, rank_.share));
+  collectives::Communicator& communicator = session.communicator();
+  collectives::run_on_all(communicator, [&] {
+    set_compute_threads(run::choose_threads(opened_.config, rank_.share));
     const bool needs_state = depends_on_checkpoint(opened_.config);
     if (needs_state) {
-      const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-      state_ = read_state(folder);
+      const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
+      state_ = checkpoint::read_state(folder);
       opened_ = with_recorded_missing(opened_, state_, folder.string());
       if (const auto older = with_recorded_parameters(opened_, state_)) {
         opened_ = *older;
         if (communicator.rank() == 0) warn_of_older_revision(folder.string());
       }
     }
-    prepared_ = prepare_run(opened_,
-                            rank_.placed,
-                            purpose,
-                            rank_.device.device().ops(),
-                            {.checkpoint = needs_state ? &state_ : nullptr});
-    add_checksums(*prepared_.data);
+    prepared_ = run::prepare_run(opened_,
+                                 rank_.placed,
+                                 purpose,
+                                 rank_.device.device().ops(),
+                                 {.checkpoint = needs_state ? &state_ : nullptr});
+    run::add_checksums(*prepared_.data);
     rank_.require_memory(prepared_);
   });
-  check_same_data(communicator, prepared_.data->summary);
+  run::check_same_data(communicator, prepared_.data->summary);
   rank_.device.open(
       prepared_.recorded, prepared_.graphs->training, prepared_.plan.sharding.topology);
   // Again, because the device's libraries have taken memory.
-  run_on_all(communicator, [&] { rank_.require_memory(prepared_); });
+  collectives::run_on_all(communicator, [&] { rank_.require_memory(prepared_); });
   if (communicator.rank() == 0)
-    for (const std::string& warning : warnings_of(prepared_)) log_warn("{}", warning);
+    for (const std::string& warning : run::warnings_of(prepared_)) log_warn("{}", warning);
   context_.emplace(
-      context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
-  run_on_all(communicator, [&] { read_weights(options); });
+      run::context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
+  collectives::run_on_all(communicator, [&] { read_weights(options); });
 }
 
 void EvaluationRun::read_weights(const EvaluationOptions& options) {
-  memory_ = allocate_run(context_->backend, prepared_.plan);
-  const std::filesystem::path folder = resolve_checkpoint(options.checkpoint);
-  state_ = read_state(folder);
-  const ParameterLayout& layout = prepared_.plan.layout;
-  const std::vector<NamedSlice> slices = named_slices(layout);
-  HostWeights weights(*context_, memory_);
+  memory_ = train::allocate_run(context_->backend, prepared_.plan);
+  const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
+  state_ = checkpoint::read_state(folder);
+  const plan::ParameterLayout& layout = prepared_.plan.layout;
+  const std::vector<checkpoint::NamedSlice> slices = train::named_slices(layout);
+  train::HostWeights weights(*context_, memory_);
   if (options.average) {
-    read_average(folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
+    checkpoint::read_average(
+        folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
   } else {
-    read_model(folder, state_, slices, weights.data());
+    checkpoint::read_model(folder, state_, slices, weights.data());
   }
   weights.write();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

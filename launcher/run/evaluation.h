@@ -8,7 +8,7 @@
 #include "runtime/run/prepared_run.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct EvaluationOptions {
   CommonOptions common;
@@ -21,15 +21,15 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options);
 
 // A config whose precision is chosen, and the device.
 struct EvaluatedConfig {
-  OpenedConfig opened;
-  std::unique_ptr<Device> device;
+  run::OpenedConfig opened;
+  std::unique_ptr<exec::Device> device;
 };
 
 // Reads the config, which must be the same on all ranks, chooses the device and, for it and the
 // checkpoint, the precision. All ranks together; throws AgreedError.
 EvaluatedConfig read_evaluated_config(Session& session,
                                       const EvaluationOptions& options,
-                                      RunPurpose purpose);
+                                      run::RunPurpose purpose);
 
 class EvaluationRun {
  public:
@@ -38,21 +38,21 @@ class EvaluationRun {
   EvaluationRun(Session& session,
                 const EvaluationOptions& options,
                 EvaluatedConfig evaluated,
-                RunPurpose purpose);
+                run::RunPurpose purpose);
 
-  const RunContext& context() const { return *context_; }
-  const RunMemory& memory() const { return memory_; }
-  const CheckpointState& state() const { return state_; }
+  const train::RunContext& context() const { return *context_; }
+  const train::RunMemory& memory() const { return memory_; }
+  const checkpoint::CheckpointState& state() const { return state_; }
 
  private:
   void read_weights(const EvaluationOptions& options);
 
-  OpenedConfig opened_;
+  run::OpenedConfig opened_;
   RankContext rank_;
-  PreparedRun prepared_;
-  std::optional<RunContext> context_;
-  RunMemory memory_;
-  CheckpointState state_;
+  run::PreparedRun prepared_;
+  std::optional<train::RunContext> context_;
+  train::RunMemory memory_;
+  checkpoint::CheckpointState state_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -11,7 +11,7 @@
 #include "runtime/base/flight_reader.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kShown = 5;  // newest operations of a rank
@@ -55,4 +55,4 @@ void show_flight(const std::filesystem::path& run_dir, const std::string& json) 
   write_json(json, report);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/run/precision.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // What AUTO in `config` takes from the run that --resume names: the newest checkpoint that can be
 // read or, if there are only the hosts' copies, the run folder. Throws ConfigError and
@@ -20,21 +20,21 @@ RecordedChoices resumed_choices(const std::string& resume, const RunConfig& conf
 // The config without AUTO, and the log's text about its lanes (see choose_lanes()).
 struct SameChoices {
   std::string lanes;
-  ChosenPrecision precision;
+  run::ChosenPrecision precision;
 };
 
 // Makes the choices, for which rank 0 reads what the run to resume recorded. All ranks together;
 // throws AgreedError, also if the ranks were given different configs.
 SameChoices choose_same(Session& session,
                         const TrainOptions& options,
-                        const OpenedConfig& given,
-                        const OpSet& ops);
+                        const run::OpenedConfig& given,
+                        const exec::OpSet& ops);
 
 // A config and, if it depends on a checkpoint (see depends_on_checkpoint()), the state of the one
 // that --resume names.
 struct ResumedConfig {
-  OpenedConfig opened;
-  std::optional<CheckpointState> state;
+  run::OpenedConfig opened;
+  std::optional<checkpoint::CheckpointState> state;
   std::string older;  // the checkpoint's name, if an older revision wrote it
 };
 
@@ -42,6 +42,6 @@ struct ResumedConfig {
 // words for a missing value that the checkpoint recorded. All ranks together; throws AgreedError.
 ResumedConfig find_state(const RankContext& rank,
                          const TrainOptions& options,
-                         const OpenedConfig& opened);
+                         const run::OpenedConfig& opened);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

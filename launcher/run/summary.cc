@@ -5,14 +5,14 @@
 #include "collectives/agree/agreement.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
-std::optional<int64_t> count_bad_records(const RunContext& parts) {
+std::optional<int64_t> count_bad_records(const train::RunContext& parts) {
   if (parts.config.data.bad_records == BadRecords::kFail) return std::nullopt;
   int64_t read = 0;
-  for (const Dataset* dataset : {parts.data.train.get(), parts.data.eval.get()})
+  for (const data::Dataset* dataset : {parts.data.train.get(), parts.data.eval.get()})
     if (dataset != nullptr) read += dataset->bad_records();
-  return parts.data.summary.bad_records + sum_over_ranks(parts.communicator, read);
+  return parts.data.summary.bad_records + collectives::sum_over_ranks(parts.communicator, read);
 }
 
 std::string words_for(const std::optional<int64_t>& bad_records) {
@@ -22,10 +22,10 @@ std::string words_for(const std::optional<int64_t>& bad_records) {
 
 std::string words_for_skipped(int64_t steps, const RunConfig& config) {
   if (steps == 0) return "";
-  return fmt::format(
-      ", {} skipped ({})",
-      counted(steps, "step"),
-      has_fp16_gradients(config) ? "gradients overflowed FP16" : "loss or gradient was not finite");
+  return fmt::format(", {} skipped ({})",
+                     counted(steps, "step"),
+                     config::has_fp16_gradients(config) ? "gradients overflowed FP16"
+                                                        : "loss or gradient was not finite");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -16,17 +16,17 @@
 #include "runtime/train/folder/run_end.h"
 #include "runtime/train/step/stop_signal.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
-Json to_json(const RankTimes& times) {
+Json to_json(const train::RankTimes& times) {
   Json json = Json::object({{"rank", times.rank}, {"host", times.host}, {"steps", times.steps}});
-  for (const RankMean& mean : kRankMeans) json[mean.name] = times.*mean.value;
+  for (const train::RankMean& mean : train::kRankMeans) json[mean.name] = times.*mean.value;
   return json;
 }
 
 // Adds what is known of a rank's device over the run.
-void add_device(Json& rank, const DeviceReport& device) {
+void add_device(Json& rank, const train::DeviceReport& device) {
   const auto add = [&](const char* name, double value) {
     if (value >= 0) rank[name] = value;
   };
@@ -39,12 +39,12 @@ void add_device(Json& rank, const DeviceReport& device) {
 }
 
 // What a step exchanges.
-Json exchange_json(const Plan& plan, double bucket_mib) {
+Json exchange_json(const plan::Plan& plan, double bucket_mib) {
   Json json;
   json["bucket_mib"] = bucket_mib;
   json["buckets"] = plan.layout.buckets.size();
   json["largest_bucket_bytes"] =
-      largest_bucket(plan.layout.buckets) * static_cast<int64_t>(sizeof(float));
+      collectives::largest_bucket(plan.layout.buckets) * static_cast<int64_t>(sizeof(float));
   json["shares_memory"] = plan.sharding.topology.shares_memory;
   json["wire_bytes_per_step_per_rank"] = plan.traffic.wire_bytes;
   // Without a level of nodes the plan does not tell which of its ranks are on other nodes.
@@ -54,8 +54,8 @@ Json exchange_json(const Plan& plan, double bucket_mib) {
   return json;
 }
 
-Json to_json(const TrainResult& result,
-             const RunContext& context,
+Json to_json(const train::TrainResult& result,
+             const train::RunContext& context,
              const std::optional<int64_t>& bad_records) {
   Json json;
   const std::string transport = name_of_transport(context.slices, context.plan.sharding.topology);
@@ -63,15 +63,15 @@ Json to_json(const TrainResult& result,
   json["step"] = result.step;
   if (result.loss) json["loss"] = *result.loss;
   if (result.evaluation) {
-    each_metric(*result.evaluation, context.model, [&](const std::string& name, double value) {
-      json[name] = value;
-    });
+    train::each_metric(*result.evaluation,
+                       context.model,
+                       [&](const std::string& name, double value) { json[name] = value; });
   }
   if (result.best_metric) json["best_metric"] = *result.best_metric;
   if (result.best_metric) json["best_step"] = result.best_step;
   json["weights_hash"] = to_hex(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
-  for (const RankTimes& times : result.rank_times) {
+  for (const train::RankTimes& times : result.rank_times) {
     Json of_rank = to_json(times);
     const auto rank = static_cast<size_t>(times.rank);
     if (rank < result.devices.size()) add_device(of_rank, result.devices[rank]);
@@ -88,7 +88,7 @@ Json to_json(const TrainResult& result,
   return json;
 }
 
-std::string summary(const TrainResult& result, const RunContext& context) {
+std::string summary(const train::TrainResult& result, const train::RunContext& context) {
   if (!result.loss)
     return fmt::format("nothing left to do: the run is at step {} of {}{}",
                        result.step,
@@ -103,20 +103,20 @@ std::string summary(const TrainResult& result, const RunContext& context) {
       *result.loss);
   if (result.evaluation) {
     text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
-            words_for(*result.evaluation, context.model);
+            train::words_for(*result.evaluation, context.model);
   }
   return text;
 }
 
-void print_summary(const TrainResult& result,
-                   const RunContext& context,
+void print_summary(const train::TrainResult& result,
+                   const train::RunContext& context,
                    const std::optional<int64_t>& bad_records) {
   const std::string text = summary(result, context) +
                            words_for_skipped(result.skipped_steps, context.config) +
                            words_for(bad_records),
                     hash = to_hex(result.weights_hash);
   log_record(text + ", weights_hash " + hash);
-  const std::string devices = words_for(result.devices);
+  const std::string devices = train::words_for(result.devices);
   if (!devices.empty()) log_record(devices);
   print_result(fmt::format("{}\n{}weights_hash {}\nrun folder   {}\n",
                            text,
@@ -126,40 +126,41 @@ void print_summary(const TrainResult& result,
 }
 
 // Writes into the run folder how the run has ended. All ranks together.
-void write_end(const TrainResult& result,
-               const RunContext& context,
+void write_end(const train::TrainResult& result,
+               const train::RunContext& context,
                const std::optional<int64_t>& bad_records) {
   const int64_t steps = context.config.train.steps;
-  RunEnd::Reason reason = RunEnd::Reason::kLastStep;
+  train::RunEnd::Reason reason = train::RunEnd::Reason::kLastStep;
   if (result.preempted)
-    reason = RunEnd::Reason::kPreempted;
+    reason = train::RunEnd::Reason::kPreempted;
   else if (result.early_stopped)
-    reason = RunEnd::Reason::kEarlyStopping;
+    reason = train::RunEnd::Reason::kEarlyStopping;
   else if (result.step < steps)
-    reason = RunEnd::Reason::kMaxSteps;
+    reason = train::RunEnd::Reason::kMaxSteps;
   std::vector<int> signalled;
   if (result.preempted) {
-    const auto of_ranks = gather_texts(context.communicator, stop_requested() ? "signalled" : "");
+    const auto of_ranks =
+        collectives::gather_texts(context.communicator, train::stop_requested() ? "signalled" : "");
     for (size_t rank = 0; rank < of_ranks.size(); ++rank)
       if (!of_ranks[rank].empty()) signalled.push_back(static_cast<int>(rank));
   }
-  run_on_root(context.communicator, [&] {
+  collectives::run_on_root(context.communicator, [&] {
     context.require_folder();
-    write_run_end(context.run_dir,
-                  {reason,
-                   result.step,
-                   steps,
-                   to_hex(result.weights_hash),
-                   signalled,
-                   result.skipped_steps,
-                   bad_records.value_or(0)});
+    train::write_run_end(context.run_dir,
+                         {reason,
+                          result.step,
+                          steps,
+                          to_hex(result.weights_hash),
+                          signalled,
+                          result.skipped_steps,
+                          bad_records.value_or(0)});
   });
 }
 
 }  // namespace
 
-void report_result(const TrainResult& result,
-                   const RunContext& context,
+void report_result(const train::TrainResult& result,
+                   const train::RunContext& context,
                    const std::string& json_path) {
   const std::optional<int64_t> bad_records = count_bad_records(context);
   write_end(result, context, bad_records);
@@ -168,4 +169,4 @@ void report_result(const TrainResult& result,
   FlightRecorder::here().begin_phase(FlightPhase::kEnded);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -5,12 +5,12 @@
 
 #include "runtime/train/trainer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Reports the result of a run that has ended, and writes it to `json_path` unless that is empty.
 // All ranks together.
-void report_result(const TrainResult& result,
-                   const RunContext& context,
+void report_result(const train::TrainResult& result,
+                   const train::RunContext& context,
                    const std::string& json_path);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

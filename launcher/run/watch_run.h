@@ -9,7 +9,7 @@
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // While it exists, the flight recorder writes to RUN_DIR/flight, and a watchdog on each host
 // watches its ranks, if it can read their recorders. A single rank on a CPU has no watchdog: it
@@ -26,9 +26,9 @@ class RunWatch {
  private:
   bool is_current() const;
 
-  Communicator& communicator_;
+  collectives::Communicator& communicator_;
   std::filesystem::path folder_, before_;
-  std::unique_ptr<Watchdog> watchdog_;
+  std::unique_ptr<collectives::Watchdog> watchdog_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -23,9 +23,9 @@ Fact fact_of_overrides(const std::vector<std::string>& overrides) {
 }
 
 std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
-  std::vector<Fact> facts{{"order", "order of sums over ranks", name_of(comm.order)},
+  std::vector<Fact> facts{{"order", "order of sums over ranks", lockstep::name_of(comm.order)},
                           {"zero_stage", "ZeRO stage", comm.zero_stage},
-                          {"wire_dtype", "gradients sent as", name_of(comm.wire_dtype)}};
+                          {"wire_dtype", "gradients sent as", lockstep::name_of(comm.wire_dtype)}};
   if (comm.error_feedback) facts.push_back({"error_feedback", "error feedback", true});
   if (comm.power_sgd_rank > 0)
     facts.push_back({"power_sgd_rank", "PowerSGD rank", comm.power_sgd_rank});
@@ -37,16 +37,17 @@ std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
 
 }  // namespace
 
-std::vector<Fact> facts_of_config(const CommonOptions& options,
+std::vector<Fact> facts_of_config(const launcher::CommonOptions& options,
                                   const RunConfig& config,
-                                  const PreparedRun& prepared) {
-  MemoryLimits limits;
+                                  const run::PreparedRun& prepared) {
+  run::MemoryLimits limits;
   limits.device = prepared.ops->separate_memory ? "cuda" : "cpu";
-  if (prepared.ops->separate_memory) gpu_here(limits);  // its name
-  std::vector<Fact> facts{{"config", "config", options.config},
-                          {"parameters", "parameters", prepared.plan.layout.parameters},
-                          {"data", "data", prepared.data->summary.description},
-                          {"precision", "precision", name_of(config.execution.precision)}};
+  if (prepared.ops->separate_memory) launcher::gpu_here(limits);  // its name
+  std::vector<Fact> facts{
+      {"config", "config", options.config},
+      {"parameters", "parameters", prepared.plan.layout.parameters},
+      {"data", "data", prepared.data->summary.description},
+      {"precision", "precision", lockstep::name_of(config.execution.precision)}};
   for (Fact& fact : facts_of_exchange(config.comm)) facts.push_back(std::move(fact));
   facts.push_back(fact_of_overrides(options.set));
   facts.push_back({"device", "device", limits.device});
@@ -63,7 +64,7 @@ std::vector<Fact> facts_of_runs(const RunSetup& setup,
       });
   const Json& environment = largest.environment;
   std::vector<std::string> hosts;
-  for (const RankTimes& rank : largest.ranks)
+  for (const train::RankTimes& rank : largest.ranks)
     if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
   const ExchangeSizes& exchange = largest.exchange;
   const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
@@ -75,7 +76,7 @@ std::vector<Fact> facts_of_runs(const RunSetup& setup,
       {"steps", "steps of a run that count", largest.ranks[0].steps},
       {"repeats", "runs of each world size", repeats},
       {"launcher", "launcher", setup.launcher.version},
-      {"lockstep_version", "Lockstep", lockstep_version()},
+      {"lockstep_version", "Lockstep", metrics::lockstep_version()},
       {"hosts", "hosts", hosts},
       {"cpus", "CPUs of this host", setup.here.cpus},
       {"cores", "cores of this host", setup.here.cores},

@@ -12,9 +12,9 @@ namespace lockstep::scale {
 
 // What decides a run's speed and bits: the model, the settings of its exchanges, and each --set.
 // `config`: as written; `prepared`: the run of it.
-std::vector<Fact> facts_of_config(const CommonOptions& options,
+std::vector<Fact> facts_of_config(const launcher::CommonOptions& options,
                                   const RunConfig& config,
-                                  const PreparedRun& prepared);
+                                  const run::PreparedRun& prepared);
 
 // What the runs reported about the machine. `runs` is not empty.
 std::vector<Fact> facts_of_runs(const RunSetup& setup,

@@ -56,7 +56,7 @@ std::vector<std::string> training_command(const RunSetup& setup,
 void remove_folder(const std::filesystem::path& folder) {
   std::error_code error;
   if (!std::filesystem::is_directory(std::filesystem::symlink_status(folder, error))) return;
-  const RunFolder held(folder);
+  const train::RunFolder held(folder);
   std::filesystem::remove_all(folder, error);
   if (error) throw IoError("remove folder", folder, error.value());
 }
@@ -88,11 +88,12 @@ void read_result(const Json& result, MeasuredRun& run) {
                   exchange.at("shares_memory").get<bool>(),
                   exchange.value("network_bytes_per_step_per_node", int64_t{0})};
   for (const Json& rank : result.at("ranks")) {
-    RankTimes& times = run.ranks.emplace_back();
+    train::RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();
     times.host = rank.at("host").get<std::string>();
     times.steps = rank.at("steps").get<int64_t>();
-    for (const RankMean& mean : kRankMeans) times.*mean.value = rank.at(mean.name).get<double>();
+    for (const train::RankMean& mean : train::kRankMeans)
+      times.*mean.value = rank.at(mean.name).get<double>();
   }
 }
 
@@ -129,7 +130,7 @@ MeasuredRun run_world(const RunSetup& setup, const World& world, int repeat) {
   std::filesystem::remove(result, ignored);  // of an earlier measurement
   remove_folder(run_dir);
   const OtherWork other(setup.here.numbers);
-  const ProcessEnd end = run_process(run.command, log, setup.limit_s);
+  const launcher::ProcessEnd end = launcher::run_process(run.command, log, setup.limit_s);
   if (setup.launcher.starts_here()) run.other_cpus = other.cpus();
   const std::string what =
       fmt::format("{} run of {} rank{}", name_of(world.mode), world.ranks, plural(world.ranks));

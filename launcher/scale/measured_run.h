@@ -47,7 +47,7 @@ struct ExchangeSizes {
 
 // Seconds of counted steps that are enough to tell a slow rank from chance.
 constexpr double kEnough_s = 2;
-inline double counted_s(const RankTimes& times) {
+inline double counted_s(const train::RankTimes& times) {
   return static_cast<double>(times.steps) * times.step_ms / 1000;
 }
 
@@ -55,8 +55,8 @@ struct MeasuredRun {
   World world;
   int repeat = 0;
   std::string weights_hash;
-  std::string transport;         // "shared memory and tcp"; empty for one rank
-  std::vector<RankTimes> ranks;  // by rank
+  std::string transport;                // "shared memory and tcp"; empty for one rank
+  std::vector<train::RankTimes> ranks;  // by rank
   ExchangeSizes exchange;
   double other_cpus = 0;  // CPUs of this host used by other work; 0 also if ranks run elsewhere
   std::vector<std::string> command;

@@ -79,9 +79,9 @@ std::vector<World> worlds_of(const ScaleOptions& options,
     overrides.push_back(fmt::format("train.global_batch={}", world.global_batch));
     overrides.push_back(fmt::format("train.lanes={}", world.lanes));
     try {
-      CommonOptions of_world = options.common;
+      launcher::CommonOptions of_world = options.common;
       of_world.set = overrides;
-      validate_for_ranks(read_config(of_world).config, ranks);
+      config::validate_for_ranks(launcher::read_config(of_world).config, ranks);
     } catch (const ConfigError& error) {
       throw ConfigError("--ranks: {} in {} scaling: {}", ranks, name_of(mode), error.what());
     }
@@ -91,7 +91,7 @@ std::vector<World> worlds_of(const ScaleOptions& options,
 }
 
 // The flags of `lockstep train` that all runs share.
-std::vector<std::string> training_arguments(const CommonOptions& options,
+std::vector<std::string> training_arguments(const launcher::CommonOptions& options,
                                             const std::string& device) {
   std::vector<std::string> words{options.config, "--device", device};
   for (const std::string& text : options.set) words.insert(words.end(), {"--set", text});
@@ -108,12 +108,13 @@ struct Beforehand {
 };
 
 // Opens the data, so that errors in it are reported before the first run.
-Beforehand look_ahead(const ScaleOptions& options, const OpenedConfig& opened, int smallest) {
-  const OpSet& ops = ops_to_plan_for(options.common);
-  const ChosenPrecision precision = choose_precision(opened, RunPurpose::kTrain, ops);
-  const PreparedRun prepared =
-      prepare_run(precision.opened, Topology::flat(smallest), RunPurpose::kTrain, ops);
-  for (const std::string& warning : warnings_of(prepared)) log_warn("{}", warning);
+Beforehand look_ahead(const ScaleOptions& options, const run::OpenedConfig& opened, int smallest) {
+  const exec::OpSet& ops = launcher::ops_to_plan_for(options.common);
+  const run::ChosenPrecision precision =
+      run::choose_precision(opened, run::RunPurpose::kTrain, ops);
+  const run::PreparedRun prepared = run::prepare_run(
+      precision.opened, collectives::Topology::flat(smallest), run::RunPurpose::kTrain, ops);
+  for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
   return {facts_of_config(options.common, precision.opened.config, prepared),
           prepared.ops->separate_memory ? "cuda" : "cpu",
           prepared.config.train.steps};
@@ -254,9 +255,9 @@ std::exception_ptr run_all(Report& report,
 }  // namespace
 
 void measure_scaling(const ScaleOptions& options) {
-  if (!options.out.empty()) require_result_folder("--out", options.out);
+  if (!options.out.empty()) launcher::require_result_folder("--out", options.out);
   const std::vector<int> ranks = ranks_of(options.ranks);
-  const OpenedConfig opened = choose_lanes(read_config(options.common)).opened;
+  const run::OpenedConfig opened = run::choose_lanes(launcher::read_config(options.common)).opened;
   const RunConfig& config = opened.config;
   const std::vector<Mode> modes = modes_of(options.mode);
   std::vector<World> worlds;
@@ -270,7 +271,7 @@ void measure_scaling(const ScaleOptions& options) {
   report.facts = before.facts;
   const std::filesystem::path folder =
       options.out.empty() ? "runs/" + config.name + "-scaling" : options.out;
-  const RunFolder held(folder);  // another measurement would write the same files
+  const train::RunFolder held(folder);  // another measurement would write the same files
   const RunSetup setup = make_setup(options, config, ranks.back(), before.device, folder / "runs");
   double load_before = 0;
   getloadavg(&load_before, 1);

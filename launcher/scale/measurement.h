@@ -9,7 +9,7 @@ namespace lockstep::scale {
 
 // The flags of `scale`.
 struct ScaleOptions {
-  CommonOptions common;
+  launcher::CommonOptions common;
   std::string ranks;
   std::string mode = "both";
   int repeats = 3;

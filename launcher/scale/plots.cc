@@ -169,13 +169,14 @@ std::vector<Plot> make_plots(const Report& report) {
 
 std::string draw(const std::vector<Plot>& plots, const std::filesystem::path& folder) {
   for (const Plot& plot : plots) write_file_atomically(folder / (plot.name + ".gp"), plot.script);
-  const std::string gnuplot = find_program("gnuplot");
+  const std::string gnuplot = launcher::find_program("gnuplot");
   if (gnuplot.empty())
     return "no plots: gnuplot is not installed (Debian: apt-get install gnuplot-nox)";
   std::string failed;
   for (const Plot& plot : plots) {
     const std::filesystem::path log = folder / "runs" / (plot.name + ".log");
-    const ProcessEnd end = run_process({gnuplot, plot.name + ".gp"}, log, kLimit_s, folder);
+    const launcher::ProcessEnd end =
+        launcher::run_process({gnuplot, plot.name + ".gp"}, log, kLimit_s, folder);
     if (end.exit_code != 0 && failed.empty())
       failed = fmt::format("gnuplot failed on {}.gp with exit code {}: see {}",
                            plot.name,

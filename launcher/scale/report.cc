@@ -12,17 +12,20 @@ namespace {
 
 constexpr double kReportThreshold = 0.02;  // of a step
 
-double own_work_ms(const RankTimes& times) { return times.step_ms - times.comm_exposed_ms; }
+double own_work_ms(const train::RankTimes& times) { return times.step_ms - times.comm_exposed_ms; }
 
-bool works_less(const RankTimes& a, const RankTimes& b) { return own_work_ms(a) < own_work_ms(b); }
+bool works_less(const train::RankTimes& a, const train::RankTimes& b) {
+  return own_work_ms(a) < own_work_ms(b);
+}
 
-const RankTimes& fastest_rank(const MeasuredRun& run) {
+const train::RankTimes& fastest_rank(const MeasuredRun& run) {
   return *std::min_element(run.ranks.begin(), run.ranks.end(), works_less);
 }
 
 std::optional<Straggler> find_straggler(const MeasuredRun& run) {
-  const RankTimes& fastest = fastest_rank(run);
-  const RankTimes& slowest = *std::max_element(run.ranks.begin(), run.ranks.end(), works_less);
+  const train::RankTimes& fastest = fastest_rank(run);
+  const train::RankTimes& slowest =
+      *std::max_element(run.ranks.begin(), run.ranks.end(), works_less);
   if (fastest.straggler_ms <= kReportThreshold * fastest.step_ms) return std::nullopt;
   Straggler found{.rank = slowest.rank, .host = slowest.host};
   found.excess_ms = own_work_ms(slowest) - own_work_ms(fastest);
@@ -57,7 +60,7 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   for (const MeasuredRun* run : runs)
     row.other_cpus += run->other_cpus / static_cast<double>(runs.size());
   std::set<std::string> hosts;
-  for (const RankTimes& rank : runs[0]->ranks) hosts.insert(rank.host);
+  for (const train::RankTimes& rank : runs[0]->ranks) hosts.insert(rank.host);
   row.hosts = static_cast<int>(hosts.size());
   row.fastest_ms = fastest_rank(*runs.front()).step_ms;
   row.slowest_ms = fastest_rank(*runs.back()).step_ms;
@@ -107,7 +110,7 @@ double sum(const Parts& parts) {
   return total;
 }
 
-Parts parts_of(const RankTimes& times) {
+Parts parts_of(const train::RankTimes& times) {
   Parts parts{};
   at(parts, Part::kExchange) = times.comm_exposed_ms - times.straggler_ms;
   at(parts, Part::kStragglers) = times.straggler_ms;

@@ -41,7 +41,7 @@ inline double at(const Parts& parts, Part part) { return parts[static_cast<size_
 double sum(const Parts& parts);
 
 // Splits a rank's step into its parts, which add up to step_ms.
-Parts parts_of(const RankTimes& times);
+Parts parts_of(const train::RankTimes& times);
 
 // A rank that the others wait for.
 struct Straggler {

@@ -63,7 +63,7 @@ Json to_json(const MeasuredRun& run) {
   json["repeat"] = run.repeat;
   json["weights_hash"] = run.weights_hash;
   json["command"] = run.command;
-  for (const RankTimes& times : run.ranks) {
+  for (const train::RankTimes& times : run.ranks) {
     Json rank =
         Json::object({{"rank", times.rank}, {"host", times.host}, {"step_ms", times.step_ms}});
     rank["parts_ms"] = to_json(parts_of(times));

@@ -26,7 +26,8 @@ int number_in_environment(const char* name) {
 
 // The mpirun beside this program, as in an installed folder, or the one in PATH.
 std::string default_mpirun() {
-  const std::string beside = find_program((program_path().parent_path() / "mpirun").string());
+  const std::string beside =
+      launcher::find_program((program_path().parent_path() / "mpirun").string());
   return beside.empty() ? "mpirun" : beside;
 }
 
@@ -60,11 +61,11 @@ bool names_hosts(const std::vector<std::string>& words) {
 Hosts read_hostfile(const std::string& path, int cpus) {
   Hosts hosts;
   hosts.count = 0;
-  for (const HostSlots& host : read_host_slots(path, cpus)) {
+  for (const launcher::HostSlots& host : launcher::read_host_slots(path, cpus)) {
     ++hosts.count;
     hosts.max_slots = std::max(hosts.max_slots, host.slots);
     hosts.total_slots += host.slots;
-    if (is_this_host(host.name)) hosts.here_slots += host.slots;
+    if (launcher::is_this_host(host.name)) hosts.here_slots += host.slots;
   }
   return hosts;
 }
@@ -96,14 +97,15 @@ Launcher find_launcher(const std::string& mpirun,
   const bool slurm = std::getenv("SLURM_JOB_ID") != nullptr;
   launcher.command = words_of(mpirun);
   if (launcher.command.empty())
-    launcher.command = {
-        slurm && hostfile.empty() && !find_program("srun").empty() ? "srun" : default_mpirun()};
+    launcher.command = {slurm && hostfile.empty() && !launcher::find_program("srun").empty()
+                            ? "srun"
+                            : default_mpirun()};
   launcher.hosts.named = names_hosts(launcher.command);
   const std::string& program = launcher.command[0];
-  if (find_program(program).empty())
+  if (launcher::find_program(program).empty())
     throw ConfigError("--mpirun: '{}' not found; allowed: an MPI's mpirun, or srun", program);
   const std::filesystem::path version_file = folder / "launcher_version.txt";
-  run_process({program, "--version"}, version_file, kVersionLimit_s);
+  launcher::run_process({program, "--version"}, version_file, kVersionLimit_s);
   launcher.version = first_line_of(version_file);
   // A user who starts this as root means the ranks too; Open MPI's mpirun requires both variables.
   if (geteuid() == 0)

@@ -4,12 +4,12 @@
 #include "runtime/base/json.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 // A template's input must be UTF-8.
 void check_text(const std::string& option, const std::string& text) {
-  const size_t valid = valid_utf8_bytes(text);
+  const size_t valid = tokenizer::valid_utf8_bytes(text);
   if (valid < text.size())
     throw ConfigError("{}: byte {} of the text is not UTF-8; allowed: UTF-8", option, valid);
 }
@@ -62,9 +62,9 @@ void validate_chat_options(const ChatOptions& options, bool has_prompts, bool ha
         options.messages.size());
 }
 
-ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer) {
+chat::ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer) {
   if (!options.template_file.empty()) read_option_file("--chat-template", options.template_file);
-  ChatFiles files = read_chat_files(tokenizer, options.template_file);
+  chat::ChatFiles files = chat::read_chat_files(tokenizer, options.template_file);
   if (!files.chat_template)
     throw ConfigError("--chat: there is no chat template beside {}; give one with --chat-template",
                       tokenizer.string());
@@ -72,10 +72,10 @@ ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path&
 }
 
 std::vector<Prompt> chat_prompts(const ChatOptions& options,
-                                 const ChatFiles& files,
+                                 const chat::ChatFiles& files,
                                  const std::vector<Prompt>& prompts) {
-  const ChatSettings settings{.special_tokens = files.special_tokens,
-                              .add_generation_prompt = true};
+  const chat::ChatSettings settings{.special_tokens = files.special_tokens,
+                                    .add_generation_prompt = true};
   check_text("--system", options.system);
   for (const std::string& message : options.messages) check_text("--message", message);
   for (const Prompt& prompt : prompts) check_text(prompt.from, prompt.text);
@@ -94,4 +94,4 @@ std::vector<Prompt> chat_prompts(const ChatOptions& options,
   return texts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

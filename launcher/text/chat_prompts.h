@@ -9,7 +9,7 @@
 #include "launcher/text/prompts.h"
 #include "runtime/chat/chat_files.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct ChatOptions {
   bool chat = false;                  // prompts are messages of the user
@@ -27,12 +27,12 @@ void validate_chat_options(const ChatOptions& options, bool has_prompts, bool ha
 
 // The chat template of the options, or the one beside a tokenizer. Throws ConfigError if there is
 // none, and DataError.
-ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer);
+chat::ChatFiles chat_files_of(const ChatOptions& options, const std::filesystem::path& tokenizer);
 
 // Renders each prompt, or the messages, into a text for the assistant to continue. Throws
 // ConfigError if a text is not UTF-8 or the template writes nothing, and DataError.
 std::vector<Prompt> chat_prompts(const ChatOptions& options,
-                                 const ChatFiles& files,
+                                 const chat::ChatFiles& files,
                                  const std::vector<Prompt>& prompts);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

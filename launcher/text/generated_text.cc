@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // for incomplete characters
@@ -48,14 +48,14 @@ GenerationPrinter::GenerationPrinter(const TokenTexts& texts,
   for (const std::string& stop : stop_texts) held_ = std::max(held_, stop.size());
 }
 
-void GenerationPrinter::begin(const Generation& sequence) {
+void GenerationPrinter::begin(const generate::Generation& sequence) {
   printed_ = 0;
   if (!prompts_) return;
   const auto prompt = std::span(sequence.tokens).first(sequence.prompt_tokens);
   print(texts_.has_texts() ? texts_.text_of(prompt) : numbers(prompt));
 }
 
-void GenerationPrinter::go_on(const Generation& sequence) {
+void GenerationPrinter::go_on(const generate::Generation& sequence) {
   const bool has_texts = texts_.has_texts();
   const std::string text = has_texts ? sequence.text : numbers(sequence.generated());
   const size_t end = sequence.done || !has_texts ? text.size() : certain(text);
@@ -76,4 +76,4 @@ size_t GenerationPrinter::certain(const std::string& text) const {
   return end;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -9,11 +9,11 @@
 #include "runtime/generate/generation.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 // Converts between texts and tokens.
 struct TokenTexts {
-  std::unique_ptr<const Tokenizer> tokenizer;  // null: bytes, or no texts at all
+  std::unique_ptr<const tokenizer::Tokenizer> tokenizer;  // null: bytes, or no texts at all
   bool bytes = false;
 
   bool has_texts() const { return tokenizer != nullptr || bytes; }
@@ -31,8 +31,8 @@ class GenerationPrinter {
                     const std::vector<std::string>& stop_texts,
                     bool prompts);
 
-  void begin(const Generation& sequence);
-  void go_on(const Generation& sequence);  // prints what is new and final
+  void begin(const generate::Generation& sequence);
+  void go_on(const generate::Generation& sequence);  // prints what is new and final
 
  private:
   // How many bytes of the text will not change any more.
@@ -43,4 +43,4 @@ class GenerationPrinter {
   size_t held_ = 0, printed_ = 0;  // bytes
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

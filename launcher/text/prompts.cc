@@ -7,7 +7,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/lines.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 std::string read_option_file(const char* option, const std::string& path) {
   constexpr size_t kMaxBytes = size_t{64} << 20;
@@ -36,4 +36,4 @@ std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const st
   return prompts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

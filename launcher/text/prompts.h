@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct Prompt {
   std::string from;  // for messages: "--prompt", or "--prompts: FILE:LINE"
@@ -19,4 +19,4 @@ std::vector<Prompt> read_prompts(const std::vector<std::string>& texts, const st
 // Reads the file that an option names. Throws ConfigError, which names the option.
 std::string read_option_file(const char* option, const std::string& path);
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -15,7 +15,7 @@
 #include "runtime/base/streams.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,16 +38,16 @@ bool is_terminal(int fd) {
 
 // Documents of one file and their tokens.
 struct Tokenization::Batch {
-  std::vector<RawDocument> documents;
+  std::vector<data::RawDocument> documents;
   size_t bytes = 0;
   std::vector<uint32_t> ids;
   std::vector<uint64_t> counts;       // number of ids of each document
   std::vector<std::string> problems;  // "file:line: reason" for skipped documents
 
   // Returns whether there was anything left to read.
-  bool fill(DocumentReader& reader) {
+  bool fill(data::DocumentReader& reader) {
     *this = {};
-    RawDocument document;
+    data::RawDocument document;
     while (bytes < kBatchBytes && reader.next(&document)) {
       bytes += document.bytes.size() + document.cell.size() + 1;
       documents.push_back(std::move(document));
@@ -57,8 +57,8 @@ struct Tokenization::Batch {
 };
 
 Tokenization::Tokenization(TokenizationOptions options,
-                           const Tokenizer& tokenizer,
-                           TokenWriter& writer)
+                           const tokenizer::Tokenizer& tokenizer,
+                           data::TokenWriter& writer)
     : options_(std::move(options)),
       tokenizer_(tokenizer),
       writer_(writer),
@@ -75,7 +75,7 @@ void Tokenization::run(const std::vector<std::string>& paths) {
 }
 
 void Tokenization::tokenize_file(const std::string& path) {
-  DocumentReader reader(path, options_.reading);
+  data::DocumentReader reader(path, options_.reading);
   std::vector<Batch> batches(kBatchesPerThread * static_cast<size_t>(options_.threads));
   while (true) {
     size_t filled = 0;
@@ -89,7 +89,7 @@ void Tokenization::tokenize_file(const std::string& path) {
   }
 }
 
-std::unique_ptr<TokenEncoder> Tokenization::take_encoder() {
+std::unique_ptr<tokenizer::TokenEncoder> Tokenization::take_encoder() {
   const std::lock_guard lock(mutex_);
   if (free_encoders_.empty()) return tokenizer_.encoder();
   auto encoder = std::move(free_encoders_.back());
@@ -97,15 +97,17 @@ std::unique_ptr<TokenEncoder> Tokenization::take_encoder() {
   return encoder;
 }
 
-void Tokenization::give_back(std::unique_ptr<TokenEncoder> encoder) {
+void Tokenization::give_back(std::unique_ptr<tokenizer::TokenEncoder> encoder) {
   const std::lock_guard lock(mutex_);
   free_encoders_.push_back(std::move(encoder));
 }
 
-void Tokenization::encode(const DocumentReader& reader, const std::string& path, Batch* batch) {
+void Tokenization::encode(const data::DocumentReader& reader,
+                          const std::string& path,
+                          Batch* batch) {
   auto encoder = take_encoder();
   std::string held;
-  for (RawDocument& document : batch->documents) {
+  for (data::RawDocument& document : batch->documents) {
     const size_t before = batch->ids.size();
     const auto name_problem = [&](std::string_view problem) {
       const bool whole_file = document.line == 0;
@@ -144,7 +146,7 @@ void Tokenization::finish(const Batch& batch) {
   writer_.write(batch.ids, batch.counts);
 }
 
-void Tokenization::report_progress(const std::string& path, const DocumentReader& reader) {
+void Tokenization::report_progress(const std::string& path, const data::DocumentReader& reader) {
   const double now = now_ms();
   if (now - reported_ms_ < (terminal_ ? kBarMs : kProgressMs)) return;
   reported_ms_ = now;
@@ -187,4 +189,4 @@ void Tokenization::clear_bar() {
   bar_drawn_ = false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -16,10 +16,10 @@
 #include "runtime/data/text/token_writer.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 
 struct TokenizationOptions {
-  DocumentOptions reading;
+  data::DocumentOptions reading;
   bool special_tokens = true;         // the tokens that the tokenizer puts around a text
   std::optional<uint32_t> end_token;  // appended to each document
   // Skip bad lines, count them and log the first ten; otherwise they are errors.
@@ -30,7 +30,9 @@ struct TokenizationOptions {
 class Tokenization {
  public:
   // Borrows the tokenizer and the writer.
-  Tokenization(TokenizationOptions options, const Tokenizer& tokenizer, TokenWriter& writer);
+  Tokenization(TokenizationOptions options,
+               const tokenizer::Tokenizer& tokenizer,
+               data::TokenWriter& writer);
 
   // Appends the documents of files to the writer. Shows the progress: on a terminal as a bar,
   // elsewhere as a line every few seconds. Throws DataError and IoError.
@@ -43,19 +45,19 @@ class Tokenization {
   struct Batch;
 
   void tokenize_file(const std::string& path);
-  void encode(const DocumentReader& reader, const std::string& path, Batch* batch);
+  void encode(const data::DocumentReader& reader, const std::string& path, Batch* batch);
   void finish(const Batch& batch);
-  void report_progress(const std::string& path, const DocumentReader& reader);
+  void report_progress(const std::string& path, const data::DocumentReader& reader);
   void draw_bar(double done_bytes, double seconds);
   void clear_bar();
-  std::unique_ptr<TokenEncoder> take_encoder();
-  void give_back(std::unique_ptr<TokenEncoder> encoder);
+  std::unique_ptr<tokenizer::TokenEncoder> take_encoder();
+  void give_back(std::unique_ptr<tokenizer::TokenEncoder> encoder);
 
   TokenizationOptions options_;
-  const Tokenizer& tokenizer_;
-  TokenWriter& writer_;
+  const tokenizer::Tokenizer& tokenizer_;
+  data::TokenWriter& writer_;
   std::mutex mutex_;  // guards free_encoders_
-  std::vector<std::unique_ptr<TokenEncoder>> free_encoders_;
+  std::vector<std::unique_ptr<tokenizer::TokenEncoder>> free_encoders_;
   int64_t bad_lines_ = 0;
   uint64_t input_bytes_ = 0;
   uint64_t total_file_bytes_ = 0, done_file_bytes_ = 0;
@@ -64,4 +66,4 @@ class Tokenization {
   bool bar_drawn_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::launcher

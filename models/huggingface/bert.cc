@@ -135,7 +135,7 @@ class Bert final : public Family {
   }
 
   void write(const ModelConfig& model,
-             const std::vector<NamedSlice>& /*slices*/,
+             const std::vector<checkpoint::NamedSlice>& /*slices*/,
              Json& config) const override {
     const BertConfig& bert = config_of(model);
     const bool roberta = is_roberta(bert);

@@ -39,7 +39,7 @@ const Family& family_to_use(const ModelConfig& model) {
     if (sections.find(section) == std::string::npos) append_item(sections, section);
   }
   throw ConfigError("model: value is {}, which Hugging Face folders do not support; allowed: {}",
-                    name_of(model),
+                    config::name_of(model),
                     sections);
 }
 
@@ -48,14 +48,18 @@ bool ends_with_any(const std::string& name, std::initializer_list<const char*> e
       ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
 }
 
-const NamedSlice* find_slice(const std::vector<NamedSlice>& slices, const std::string& name) {
-  const auto found = std::find_if(
-      slices.begin(), slices.end(), [&](const NamedSlice& slice) { return slice.name == name; });
+const checkpoint::NamedSlice* find_slice(const std::vector<checkpoint::NamedSlice>& slices,
+                                         const std::string& name) {
+  const auto found =
+      std::find_if(slices.begin(), slices.end(), [&](const checkpoint::NamedSlice& slice) {
+        return slice.name == name;
+      });
   return found == slices.end() ? nullptr : &*found;
 }
 
-const NamedSlice& slice_named(const std::vector<NamedSlice>& slices, const std::string& name) {
-  const NamedSlice* const found = find_slice(slices, name);
+const checkpoint::NamedSlice& slice_named(const std::vector<checkpoint::NamedSlice>& slices,
+                                          const std::string& name) {
+  const checkpoint::NamedSlice* const found = find_slice(slices, name);
   if (found == nullptr) throw CheckpointError("there is no tensor {}", name);
   return *found;
 }

@@ -34,7 +34,7 @@ class Family {
   // The name of the config's model section: "llama".
   virtual const char* section() const = 0;
   // Whether the folders of this family can hold `model`.
-  virtual bool has(const ModelConfig& model) const { return name_of(model) == section(); }
+  virtual bool has(const ModelConfig& model) const { return config::name_of(model) == section(); }
   // The prefix of the names of the body's tensors, "model.". Folders without a head leave it out.
   virtual std::string base_prefix(const ModelConfig& model) const = 0;
 
@@ -54,10 +54,10 @@ class Family {
   // Sets the family's fields in `config`; other fields stay. `slices` are the model's tensors.
   // Throws ConfigError if such a folder cannot describe the model.
   virtual void write(const ModelConfig& model,
-                     const std::vector<NamedSlice>& slices,
+                     const std::vector<checkpoint::NamedSlice>& slices,
                      Json& config) const = 0;
   // How the folder normalises images; empty if it does not specify that. Throws ConfigError.
-  virtual ImageNormalisation read_images(const std::filesystem::path& /*folder*/) const {
+  virtual config::ImageNormalisation read_images(const std::filesystem::path& /*folder*/) const {
     return {};
   }
   // Writes further files of the model into the folder, whose config.json is `config`. Throws
@@ -110,9 +110,11 @@ const Family& llama_family();
 const Family& vit_family();
 
 // The slice of a tensor; null if there is none.
-const NamedSlice* find_slice(const std::vector<NamedSlice>& slices, const std::string& name);
+const checkpoint::NamedSlice* find_slice(const std::vector<checkpoint::NamedSlice>& slices,
+                                         const std::string& name);
 // The same, but throws CheckpointError if there is none.
-const NamedSlice& slice_named(const std::vector<NamedSlice>& slices, const std::string& name);
+const checkpoint::NamedSlice& slice_named(const std::vector<checkpoint::NamedSlice>& slices,
+                                          const std::string& name);
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
 
 // The fields of config.json that define rotary positions.

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Whether the field is the number of classes, which the folder leaves to the data.
-bool is_left_open(const FieldChange& field) {
+bool is_left_open(const config::FieldChange& field) {
   return field.path.ends_with(".classes") && field.before == "0";
 }
 
@@ -32,13 +32,13 @@ ModelConfig read_model(const fs::path& folder) {
   const OpenConfig config(folder);
   ConfigFields fields(config.json, config.origin);
   ModelConfig model = config.family->read(fields);
-  fields.require_known(name_of(model));
+  fields.require_known(config::name_of(model));
   config.family->read_other_files(folder, model);
   return model;
 }
 
-FoundModel find_model(const fs::path& folder, bool task_given) {
-  FoundModel found = {.model = read_model(folder), .images = {}};
+config::FoundModel find_model(const fs::path& folder, bool task_given) {
+  config::FoundModel found = {.model = read_model(folder), .images = {}};
   const OpenConfig config(folder);
   ConfigFields fields(config.json, config.origin);
   if (!task_given) config.family->check_task(fields);
@@ -48,7 +48,7 @@ FoundModel find_model(const fs::path& folder, bool task_given) {
 
 std::vector<std::string> notes_of_data(const fs::path& folder,
                                        const std::vector<std::string>& class_names,
-                                       const ImageNormalisation& images) {
+                                       const config::ImageNormalisation& images) {
   const OpenConfig config(folder);
   std::vector<std::string> notes = {note_of_labels(config.json, config.origin, class_names)};
   if (!config.family->read_images(folder).mean.empty())
@@ -57,10 +57,10 @@ std::vector<std::string> notes_of_data(const fs::path& folder,
   return notes;
 }
 
-WeightsRead read_weights(const fs::path& folder,
-                         const ModelConfig& model,
-                         const std::vector<NamedSlice>& slices,
-                         float* flat) {
+checkpoint::WeightsRead read_weights(const fs::path& folder,
+                                     const ModelConfig& model,
+                                     const std::vector<checkpoint::NamedSlice>& slices,
+                                     float* flat) {
   const OpenConfig config(folder);
   RunConfig theirs, ours;
   theirs.model = read_model(folder);
@@ -70,11 +70,11 @@ WeightsRead read_weights(const fs::path& folder,
         "{0}: holds a model of section {1}; the config has section {2}; describe it with "
         "model {{ from: \"{0}\" }} or model {{ {1} {{ ... }} }}",
         folder.string(),
-        name_of(theirs.model),
-        name_of(model));
-  WeightsRead read = fill_weights(
+        config::name_of(theirs.model),
+        config::name_of(model));
+  checkpoint::WeightsRead read = fill_weights(
       *config.family, TensorFiles(folder), folder.string(), theirs.model, model, slices, flat);
-  for (const FieldChange& field : differences(theirs, ours)) {
+  for (const config::FieldChange& field : config::differences(theirs, ours)) {
     if (is_left_open(field)) continue;
     read.notes.push_back(fmt::format("{}: {} is {} in this run; {} has {}",
                                      folder.string(),
@@ -88,10 +88,10 @@ WeightsRead read_weights(const fs::path& folder,
   return read;
 }
 
-WeightsRead read_weights_file(const fs::path& file,
-                              const ModelConfig& model,
-                              const std::vector<NamedSlice>& slices,
-                              float* flat) {
+checkpoint::WeightsRead read_weights_file(const fs::path& file,
+                                          const ModelConfig& model,
+                                          const std::vector<checkpoint::NamedSlice>& slices,
+                                          float* flat) {
   return fill_weights(
       family_to_use(model), TensorFiles(file), file.string(), model, model, slices, flat);
 }
@@ -115,7 +115,9 @@ std::vector<int32_t> end_tokens(const fs::path& folder) {
 }
 
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
-    const fs::path& path, const ModelConfig& model, const std::vector<NamedSlice>& slices) {
+    const fs::path& path,
+    const ModelConfig& model,
+    const std::vector<checkpoint::NamedSlice>& slices) {
   const Family& family = family_to_use(model);
   const auto files = std::make_shared<TensorFiles>(path);
   files->remove_wrappers(names_in_folders(family, model, slices), path.string());

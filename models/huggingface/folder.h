@@ -34,13 +34,13 @@ ModelConfig read_model(const std::filesystem::path& folder);
 
 // The same for model.from, with the folder's normalisation of images: see ModelSource. Unless
 // `task_given`, rejects a folder whose task is not supported.
-FoundModel find_model(const std::filesystem::path& folder, bool task_given);
+config::FoundModel find_model(const std::filesystem::path& folder, bool task_given);
 
 // Sentences for the log about the folder and a run's data: whether their names of classes differ,
 // and how both normalise images. Throws ConfigError.
 std::vector<std::string> notes_of_data(const std::filesystem::path& folder,
                                        const std::vector<std::string>& class_names,
-                                       const ImageNormalisation& images);
+                                       const config::ImageNormalisation& images);
 
 // Fills the parameters of `model` that `slices` name in `flat` (fp32, at the slices' offsets) from
 // the folder's tensors; F16 and BF16 are converted. A head that the folder lacks keeps its values
@@ -48,16 +48,16 @@ std::vector<std::string> notes_of_data(const std::filesystem::path& folder,
 // notes list such heads, tensors that were skipped, fields of config.json that differ from the
 // model's, and differences to other files of the folder. Rejects tensors that are missing, unknown
 // or of other extents, and values that are not finite.
-WeightsRead read_weights(const std::filesystem::path& folder,
-                         const ModelConfig& model,
-                         const std::vector<NamedSlice>& slices,
-                         float* flat);
+checkpoint::WeightsRead read_weights(const std::filesystem::path& folder,
+                                     const ModelConfig& model,
+                                     const std::vector<checkpoint::NamedSlice>& slices,
+                                     float* flat);
 
 // The same from a single safetensors file with Hugging Face's names, without a config.json.
-WeightsRead read_weights_file(const std::filesystem::path& file,
-                              const ModelConfig& model,
-                              const std::vector<NamedSlice>& slices,
-                              float* flat);
+checkpoint::WeightsRead read_weights_file(const std::filesystem::path& file,
+                                          const ModelConfig& model,
+                                          const std::vector<checkpoint::NamedSlice>& slices,
+                                          float* flat);
 
 // The tokens that end a text, from generation_config.json or else config.json; empty if neither has
 // them.
@@ -69,7 +69,7 @@ std::vector<int32_t> end_tokens(const std::filesystem::path& folder);
 std::function<std::optional<std::vector<int64_t>>(const std::string& name)> extents_in(
     const std::filesystem::path& path,
     const ModelConfig& model,
-    const std::vector<NamedSlice>& slices);
+    const std::vector<checkpoint::NamedSlice>& slices);
 
 // Whether the model can be read from and written to Hugging Face folders.
 bool has_family(const ModelConfig& model);
@@ -79,7 +79,7 @@ struct FolderOptions {
   // are copied; empty: none.
   std::filesystem::path like = {};
   // By default the dtype of `like`, if it holds every value exactly, otherwise F32.
-  std::optional<FileDtype> dtype = std::nullopt;
+  std::optional<checkpoint::FileDtype> dtype = std::nullopt;
   std::map<std::string, std::string> metadata = {};  // of model.safetensors
   // The run's data, and its names of the classes; empty: the names of `like`.
   DataConfig data = {};
@@ -87,8 +87,8 @@ struct FolderOptions {
 };
 
 struct WrittenFolder {
-  WrittenFile weights;
-  FileDtype dtype = FileDtype::kF32;
+  checkpoint::WrittenFile weights;
+  checkpoint::FileDtype dtype = checkpoint::FileDtype::kF32;
   std::vector<std::string> copied;  // files and fields, some with a remark, for the log
 };
 
@@ -97,7 +97,7 @@ struct WrittenFolder {
 // Face folders do not support (ConfigError).
 WrittenFolder write_folder(const std::filesystem::path& out,
                            const ModelConfig& model,
-                           const std::vector<NamedSlice>& slices,
+                           const std::vector<checkpoint::NamedSlice>& slices,
                            const float* flat,
                            const FolderOptions& options);
 

@@ -32,7 +32,7 @@ class Gpt2 final : public Family {
   }
 
   void write(const ModelConfig& model,
-             const std::vector<NamedSlice>& /*slices*/,
+             const std::vector<checkpoint::NamedSlice>& /*slices*/,
              Json& config) const override {
     const auto& gpt = std::get<GptConfig>(model);
     if (!gpt.bias || !gpt.attention_bias)

@@ -43,7 +43,7 @@ class Gptj final : public Family {
   }
 
   void write(const ModelConfig& model,
-             const std::vector<NamedSlice>& /*slices*/,
+             const std::vector<checkpoint::NamedSlice>& /*slices*/,
              Json& config) const override {
     const GptConfig& gpt = config_of(model);
     check(gpt);

@@ -120,7 +120,7 @@ class Llama final : public Family {
   }
 
   void write(const ModelConfig& model,
-             const std::vector<NamedSlice>& /*slices*/,
+             const std::vector<checkpoint::NamedSlice>& /*slices*/,
              Json& config) const override {
     const LlamaConfig& llama = config_of(model);
     write_type(llama, config);

@@ -38,11 +38,11 @@ std::string escaped(const std::string& name) {
   return text;
 }
 
-std::string a_linear_layer(const RunConfig& config, const Graph& graph) {
-  for (const Op& op : graph.ops) {
-    if (op.kind != OpKind::kLinear) continue;
-    const Tensor& weight = graph[op.inputs[LinearIn::kWeight]];
-    if (weight.role == Role::kParameter && !is_lora(weight.name))
+std::string a_linear_layer(const RunConfig& config, const graph::Graph& graph) {
+  for (const graph::Op& op : graph.ops) {
+    if (op.kind != graph::OpKind::kLinear) continue;
+    const graph::Tensor& weight = graph[op.inputs[graph::LinearIn::kWeight]];
+    if (weight.role == graph::Role::kParameter && !graph::is_lora(weight.name))
       return modules_of(config.model, weight.name, weight.shape[0]).front().name;
   }
   return "";
@@ -69,20 +69,21 @@ namespace {
 
 // A LoRA of a tied embedding would apply to the output matrix but not to the embedding. Neither
 // PEFT's format nor merged weights can represent that.
-void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
-  for (const Op& op : graph.ops) {
-    if (op.kind != OpKind::kEmbedding) continue;
-    const Tensor& table = graph[op.inputs[EmbeddingIn::kToken]];
-    const std::string lora = without_weight(table.name) + kLoraA;
+void refuse_lora_of_embedding(const RunConfig& config, const graph::Graph& graph) {
+  for (const graph::Op& op : graph.ops) {
+    if (op.kind != graph::OpKind::kEmbedding) continue;
+    const graph::Tensor& table = graph[op.inputs[graph::EmbeddingIn::kToken]];
+    const std::string lora = without_weight(table.name) + graph::kLoraA;
     const bool has_lora = std::any_of(graph.parameters.begin(),
                                       graph.parameters.end(),
                                       [&](TensorId id) { return graph[id].name == lora; });
     if (has_lora)
-      refuse_value("adapter.lora.match",
-                   in_quotes(config.adapter.lora->match),
-                   fmt::format("a pattern that does not match {}, which is both the embedding and "
-                               "the output matrix",
-                               modules_of(config.model, table.name, table.shape[0]).front().name));
+      config::refuse_value(
+          "adapter.lora.match",
+          in_quotes(config.adapter.lora->match),
+          fmt::format("a pattern that does not match {}, which is both the embedding and "
+                      "the output matrix",
+                      modules_of(config.model, table.name, table.shape[0]).front().name));
   }
 }
 
@@ -91,26 +92,26 @@ void refuse_lora_of_embedding(const RunConfig& config, const Graph& graph) {
 std::vector<LoraModule> matching_modules(const ModelConfig& model,
                                          const std::string& weight,
                                          int64_t rows,
-                                         const Pattern& pattern) {
+                                         const config::Pattern& pattern) {
   std::vector<LoraModule> modules = modules_of(model, weight, rows);
   std::erase_if(modules, [&](const LoraModule& module) { return !pattern.found_in(module.name); });
   return modules;
 }
 
-LoraLayers lora_layers(const RunConfig& config) {
+graph::LoraLayers lora_layers(const RunConfig& config) {
   if (!config.adapter.lora) return {};
   const LoraConfig& lora = *config.adapter.lora;
-  const auto pattern = std::make_shared<const Pattern>("adapter.lora.match", lora.match);
+  const auto pattern = std::make_shared<const config::Pattern>("adapter.lora.match", lora.match);
   const auto trained_in_full =
       lora.train_also.empty()
           ? nullptr
-          : std::make_shared<const Pattern>("adapter.lora.train_also", lora.train_also);
+          : std::make_shared<const config::Pattern>("adapter.lora.train_also", lora.train_also);
   return {.rank = lora.rank,
           .alpha = lora.alpha,
           .dropout = lora.dropout,
           .parts = [pattern, trained_in_full, model = config.model](const std::string& weight,
                                                                     int64_t rows) {
-            std::vector<OutputRows> parts;
+            std::vector<graph::OutputRows> parts;
             if (trained_in_full != nullptr && trained_in_full->found_in(weight)) return parts;
             for (const LoraModule& module : matching_modules(model, weight, rows, *pattern))
               parts.push_back(module.outputs);
@@ -118,101 +119,108 @@ LoraLayers lora_layers(const RunConfig& config) {
           }};
 }
 
-void freeze_base(const RunConfig& config, Graph& graph) {
+void freeze_base(const RunConfig& config, graph::Graph& graph) {
   if (!config.adapter.lora) return;
   const LoraConfig& lora = *config.adapter.lora;
-  const Pattern also("adapter.lora.train_also", lora.train_also);
+  const config::Pattern also("adapter.lora.train_also", lora.train_also);
   bool has_lora = false, has_others = false;
   for (const TensorId id : graph.parameters) {
-    Tensor& parameter = graph[id];
+    graph::Tensor& parameter = graph[id];
     if (parameter.running_momentum > 0) continue;
-    const bool other =
-        !is_lora(parameter.name) && !lora.train_also.empty() && also.found_in(parameter.name);
-    has_lora |= is_lora(parameter.name);
+    const bool other = !graph::is_lora(parameter.name) && !lora.train_also.empty() &&
+                       also.found_in(parameter.name);
+    has_lora |= graph::is_lora(parameter.name);
     has_others |= other;
-    parameter.frozen = !is_lora(parameter.name) && !other;
+    parameter.frozen = !graph::is_lora(parameter.name) && !other;
   }
   refuse_lora_of_embedding(config, graph);
   if (!has_lora)
-    refuse_value("adapter.lora.match",
-                 in_quotes(lora.match),
-                 fmt::format("a pattern that matches the name of a linear layer of model.{}, such "
-                             "as {}",
-                             name_of(config.model),
-                             in_quotes(a_linear_layer(config, graph))));
+    config::refuse_value(
+        "adapter.lora.match",
+        in_quotes(lora.match),
+        fmt::format("a pattern that matches the name of a linear layer of model.{}, such "
+                    "as {}",
+                    config::name_of(config.model),
+                    in_quotes(a_linear_layer(config, graph))));
   if (!has_others && !lora.train_also.empty())
-    refuse_value("adapter.lora.train_also",
-                 in_quotes(lora.train_also),
-                 fmt::format("a pattern that matches the name of a parameter of model.{}, such as "
-                             "{}",
-                             name_of(config.model),
-                             in_quotes(graph[graph.parameters.front()].name)));
+    config::refuse_value(
+        "adapter.lora.train_also",
+        in_quotes(lora.train_also),
+        fmt::format("a pattern that matches the name of a parameter of model.{}, such as "
+                    "{}",
+                    config::name_of(config.model),
+                    in_quotes(graph[graph.parameters.front()].name)));
 }
 
 namespace {
 
-using IsNewHead = std::function<bool(const NamedSlice&)>;  // whether a parameter is of a new head
+using IsNewHead =
+    std::function<bool(const checkpoint::NamedSlice&)>;  // whether a parameter is of a new head
 
 // For weights from `path`: a head is new if they do not have it.
 IsNewHead new_for_weights(const std::string& path,
                           const ModelConfig& model,
-                          const std::vector<NamedSlice>& slices) {
+                          const std::vector<checkpoint::NamedSlice>& slices) {
   const Family* const family = family_of(model);
   if (family != nullptr && is_model_folder(path)) {
-    return [family, there = extents_in(path, model, slices)](const NamedSlice& slice) {
+    return [family, there = extents_in(path, model, slices)](const checkpoint::NamedSlice& slice) {
       if (!family->is_head(slice.name)) return false;
       const auto extents = there(slice.name);
-      return !extents || *extents != file_extents(slice);
+      return !extents || *extents != checkpoint::file_extents(slice);
     };
   }
   std::string head;
   try {
-    if (!is_folder(path)) head = new_head_of(path, slices);
+    if (!is_folder(path)) head = checkpoint::new_head_of(path, slices);
   } catch (const CheckpointError&) {  // reported when the weights are read
   }
-  return [head](const NamedSlice& slice) { return !head.empty() && slice.name.starts_with(head); };
+  return [head](const checkpoint::NamedSlice& slice) {
+    return !head.empty() && slice.name.starts_with(head);
+  };
 }
 
 // For a resumed run: a head is new if it was trained, that is, if it was new when the run began.
-IsNewHead new_in_run(const CheckpointState& checkpoint,
+IsNewHead new_in_run(const checkpoint::CheckpointState& checkpoint,
                      const ModelConfig& model,
-                     const std::vector<NamedSlice>& slices) {
+                     const std::vector<checkpoint::NamedSlice>& slices) {
   std::set<std::string> learned;
-  for (const NamedSlice& slice : checkpoint.layout) learned.insert(slice.name);
-  for (const NamedSlice& slice : frozen_slices(checkpoint, slices)) learned.erase(slice.name);
-  return
-      [learned, family = family_of(model), last = last_layer_of(slices)](const NamedSlice& slice) {
-        const bool is_head = (family != nullptr && family->is_head(slice.name)) ||
-                             (!last.empty() && slice.name.starts_with(last));
-        return is_head && learned.contains(slice.name);
-      };
+  for (const checkpoint::NamedSlice& slice : checkpoint.layout) learned.insert(slice.name);
+  for (const checkpoint::NamedSlice& slice : checkpoint::frozen_slices(checkpoint, slices))
+    learned.erase(slice.name);
+  return [learned, family = family_of(model), last = checkpoint::last_layer_of(slices)](
+             const checkpoint::NamedSlice& slice) {
+    const bool is_head = (family != nullptr && family->is_head(slice.name)) ||
+                         (!last.empty() && slice.name.starts_with(last));
+    return is_head && learned.contains(slice.name);
+  };
 }
 
 }  // namespace
 
 std::string train_also_with_new_heads(const RunConfig& config,
-                                      const Graph& graph,
-                                      const CheckpointState* checkpoint) {
+                                      const graph::Graph& graph,
+                                      const checkpoint::CheckpointState* checkpoint) {
   const std::string& from = config.train.init_from;
   std::string also = config.adapter.lora->train_also;
   if (from.empty() || (checkpoint == nullptr && !is_there(from))) return also;
   const bool has_pattern = !also.empty();  // an empty pattern would match everything
-  const Pattern given("adapter.lora.train_also", also);
-  std::vector<NamedSlice> slices;
+  const config::Pattern given("adapter.lora.train_also", also);
+  std::vector<checkpoint::NamedSlice> slices;
   for (const TensorId id : graph.parameters)
     slices.push_back({graph[id].name, graph[id].shape, 0, graph[id].channels_last});
   const IsNewHead is_new = checkpoint != nullptr ? new_in_run(*checkpoint, config.model, slices)
                                                  : new_for_weights(from, config.model, slices);
-  for (const NamedSlice& slice : slices) {
+  for (const checkpoint::NamedSlice& slice : slices) {
     if (is_new(slice) && !(has_pattern && given.found_in(slice.name)))
       also += (also.empty() ? "^" : "|^") + escaped(slice.name) + "$";
   }
   return also;
 }
 
-std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices) {
-  std::vector<NamedSlice> base = slices;
-  std::erase_if(base, [](const NamedSlice& slice) { return is_lora(slice.name); });
+std::vector<checkpoint::NamedSlice> base_slices(const std::vector<checkpoint::NamedSlice>& slices) {
+  std::vector<checkpoint::NamedSlice> base = slices;
+  std::erase_if(base,
+                [](const checkpoint::NamedSlice& slice) { return graph::is_lora(slice.name); });
   return base;
 }
 
@@ -220,14 +228,14 @@ namespace {
 
 // weight (N, K) += scale B A in the rows of each part. `a` is (parts r, K) and `b` is (R, r), with
 // the matrices of all parts one after the other; R is the sum of the parts' rows.
-void add_product(const std::vector<OutputRows>& parts,
+void add_product(const std::vector<graph::OutputRows>& parts,
                  int64_t rank,
                  int64_t inputs,
                  double scale,
                  const float* a,
                  const float* b,
                  float* weight) {
-  for (const OutputRows& part : parts) {
+  for (const graph::OutputRows& part : parts) {
     for (int64_t row = 0; row < part.rows; ++row, b += rank) {
       float* const to = weight + (part.first + row) * inputs;
       for (int64_t column = 0; column < inputs; ++column) {
@@ -243,21 +251,23 @@ void add_product(const std::vector<OutputRows>& parts,
 
 }  // namespace
 
-void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat) {
+void merge_lora(const RunConfig& config,
+                const std::vector<checkpoint::NamedSlice>& slices,
+                float* flat) {
   if (!config.adapter.lora) return;
-  const LoraLayers layers = lora_layers(config);
+  const graph::LoraLayers layers = lora_layers(config);
   const double scale = static_cast<double>(layers.alpha) / static_cast<double>(layers.rank);
-  for (const NamedSlice& a : slices) {
-    if (!a.name.ends_with(kLoraA)) continue;
-    const std::string layer = a.name.substr(0, a.name.size() - std::string(kLoraA).size());
-    const NamedSlice* const weight = find_slice(slices, layer + kWeight);
-    const NamedSlice* const b = find_slice(slices, layer + kLoraB);
+  for (const checkpoint::NamedSlice& a : slices) {
+    if (!a.name.ends_with(graph::kLoraA)) continue;
+    const std::string layer = a.name.substr(0, a.name.size() - std::string(graph::kLoraA).size());
+    const checkpoint::NamedSlice* const weight = find_slice(slices, layer + kWeight);
+    const checkpoint::NamedSlice* const b = find_slice(slices, layer + graph::kLoraB);
     if (weight == nullptr || b == nullptr)
       throw CheckpointError("{}: layer {} lacks its weight or lora_b", a.name, layer);
-    const std::vector<OutputRows> parts = layers.parts(weight->name, weight->shape[0]);
+    const std::vector<graph::OutputRows> parts = layers.parts(weight->name, weight->shape[0]);
     const int64_t inputs = weight->shape[1];
     int64_t rows = 0;
-    for (const OutputRows& part : parts) rows += part.rows;
+    for (const graph::OutputRows& part : parts) rows += part.rows;
     if (a.shape != Shape({static_cast<int64_t>(parts.size()) * layers.rank, inputs}) ||
         b->shape != Shape({rows, layers.rank}))
       throw CheckpointError("{}: shape {} does not match adapter.lora with rank {} and match {}",
@@ -276,21 +286,22 @@ void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, 
 }
 
 void read_merged(const std::filesystem::path& folder,
-                 const CheckpointState& state,
+                 const checkpoint::CheckpointState& state,
                  const RunConfig& config,
-                 const std::vector<NamedSlice>& slices,
+                 const std::vector<checkpoint::NamedSlice>& slices,
                  float* flat,
                  bool average) {
-  if (!config.adapter.lora && !average) return read_model(folder, state, slices, flat);
+  if (!config.adapter.lora && !average) return checkpoint::read_model(folder, state, slices, flat);
   std::vector<float> all(static_cast<size_t>(state.flat_elements));
   if (average)
-    read_average(folder, state, state.layout, all);
+    checkpoint::read_average(folder, state, state.layout, all);
   else
-    read_model(folder, state, state.layout, all.data());
+    checkpoint::read_model(folder, state, state.layout, all.data());
   if (config.adapter.lora) merge_lora(config, state.layout, all.data());
-  require_match(
-      shapes_in_memory(base_slices(state.layout)), shapes_in_memory(slices), folder.string());
-  for (const NamedSlice& slice : slices)
+  checkpoint::require_match(checkpoint::shapes_in_memory(base_slices(state.layout)),
+                            checkpoint::shapes_in_memory(slices),
+                            folder.string());
+  for (const checkpoint::NamedSlice& slice : slices)
     std::copy_n(all.data() + slice_named(state.layout, slice.name).offset,
                 slice.shape.elements(),
                 flat + slice.offset);

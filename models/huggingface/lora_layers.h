@@ -16,7 +16,7 @@ namespace lockstep::huggingface {
 // A linear layer in Hugging Face's names, and which outputs of the model's layer are its outputs.
 struct LoraModule {
   std::string name;  // "model.layers.0.self_attn.q_proj"
-  OutputRows outputs;
+  graph::OutputRows outputs;
 };
 
 // The modules of the layer with this weight of `rows` rows, in the order of its outputs. If Hugging
@@ -28,37 +28,39 @@ std::vector<LoraModule> modules_of(const ModelConfig& model,
 std::vector<LoraModule> matching_modules(const ModelConfig& model,
                                          const std::string& weight,
                                          int64_t rows,
-                                         const Pattern& pattern);
+                                         const config::Pattern& pattern);
 
 // The graph option for the config's LoRA; empty without adapter.lora. Layers that train in full
 // (adapter.lora.train_also) have no LoRA. Throws ConfigError.
-LoraLayers lora_layers(const RunConfig& config);
+graph::LoraLayers lora_layers(const RunConfig& config);
 
 // Freezes all parameters of a training graph except the LoRA and adapter.lora.train_also. Throws
 // ConfigError if no layer or no parameter matches, or if an embedding has a LoRA.
-void freeze_base(const RunConfig& config, Graph& graph);
+void freeze_base(const RunConfig& config, graph::Graph& graph);
 
 // adapter.lora.train_also, extended by the parameters of new heads. A head is new if
 // train.init_from, a Hugging Face folder or a file, lacks it or has it for another number of
 // classes. If the run resumes from `checkpoint` (may be null), the heads that trained there are
 // new, and init_from is not read.
 std::string train_also_with_new_heads(const RunConfig& config,
-                                      const Graph& graph,
-                                      const CheckpointState* checkpoint);
+                                      const graph::Graph& graph,
+                                      const checkpoint::CheckpointState* checkpoint);
 
 // The slices, without those of LoRA matrices.
-std::vector<NamedSlice> base_slices(const std::vector<NamedSlice>& slices);
+std::vector<checkpoint::NamedSlice> base_slices(const std::vector<checkpoint::NamedSlice>& slices);
 
 // Adds the products of the LoRA matrices among `slices` to the weights of their layers. Throws
 // CheckpointError if their rank or layers are not those of the config.
-void merge_lora(const RunConfig& config, const std::vector<NamedSlice>& slices, float* flat);
+void merge_lora(const RunConfig& config,
+                const std::vector<checkpoint::NamedSlice>& slices,
+                float* flat);
 
 // Like read_model(), or like read_average() for the moving average, but adds the checkpoint's LoRA,
 // if the config has one, to the weights. `slices` are those of the model without the LoRA.
 void read_merged(const std::filesystem::path& folder,
-                 const CheckpointState& state,
+                 const checkpoint::CheckpointState& state,
                  const RunConfig& config,
-                 const std::vector<NamedSlice>& slices,
+                 const std::vector<checkpoint::NamedSlice>& slices,
                  float* flat,
                  bool average = false);
 

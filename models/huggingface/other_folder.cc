@@ -142,7 +142,7 @@ std::string folder_instead(const fs::path& folder) {
             ? ""
             : fmt::format(" ({})", member(json_of(folder / "model_index.json"), "_class_name")));
   if (is_there(folder / "modules.json")) return sentence_transformers(folder, names);
-  if (is_there(folder / kStateFile)) return checkpoint(folder, "a checkpoint");
+  if (is_there(folder / checkpoint::kStateFile)) return checkpoint(folder, "a checkpoint");
   if (is_folder(folder / "checkpoints") || !first_with(names, "config.textproto").empty())
     return checkpoint(folder, "a run folder");
   if (is_there(folder / "params.json") && !first_with(names, ".pth").empty())

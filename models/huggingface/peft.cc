@@ -30,7 +30,7 @@ constexpr const char* kPrefix = "base_model.model.";
 // An A or B matrix of a module: rows [first, first + rows) of a slice.
 struct Matrix {
   std::string name;  // in the file
-  const NamedSlice* slice;
+  const checkpoint::NamedSlice* slice;
   int64_t first, rows;
 
   int64_t columns() const { return slice->shape[1]; }
@@ -43,15 +43,15 @@ struct Adapter {
   std::set<std::string> modules;
 };
 
-Adapter adapter_of(const RunConfig& config, const std::vector<NamedSlice>& slices) {
+Adapter adapter_of(const RunConfig& config, const std::vector<checkpoint::NamedSlice>& slices) {
   const LoraConfig& lora = config.adapter.lora.value();
-  const Pattern pattern("adapter.lora.match", lora.match);
+  const config::Pattern pattern("adapter.lora.match", lora.match);
   Adapter adapter;
-  for (const NamedSlice& a : slices) {
-    if (!a.name.ends_with(kLoraA)) continue;
-    const std::string layer = a.name.substr(0, a.name.size() - std::string(kLoraA).size());
-    const NamedSlice& b = slice_named(slices, layer + kLoraB);
-    const NamedSlice& weight = slice_named(slices, layer + ".weight");
+  for (const checkpoint::NamedSlice& a : slices) {
+    if (!a.name.ends_with(graph::kLoraA)) continue;
+    const std::string layer = a.name.substr(0, a.name.size() - std::string(graph::kLoraA).size());
+    const checkpoint::NamedSlice& b = slice_named(slices, layer + graph::kLoraB);
+    const checkpoint::NamedSlice& weight = slice_named(slices, layer + ".weight");
     int64_t a_row = 0, b_row = 0;
     for (const LoraModule& module :
          matching_modules(config.model, weight.name, weight.shape[0], pattern)) {
@@ -71,17 +71,19 @@ std::string module_of(const std::string& tensor) { return tensor.substr(0, tenso
 
 // The slices that train beside the LoRA, with all other slices of their layers: PEFT saves modules
 // in full.
-std::vector<const NamedSlice*> saved_in_full(const RunConfig& config,
-                                             const std::vector<NamedSlice>& slices) {
+std::vector<const checkpoint::NamedSlice*> saved_in_full(
+    const RunConfig& config, const std::vector<checkpoint::NamedSlice>& slices) {
   const LoraConfig& lora = config.adapter.lora.value();
   if (lora.train_also.empty()) return {};
-  const Pattern also("adapter.lora.train_also", lora.train_also);
+  const config::Pattern also("adapter.lora.train_also", lora.train_also);
   std::set<std::string> layers;
-  for (const NamedSlice& slice : slices)
-    if (!is_lora(slice.name) && also.found_in(slice.name)) layers.insert(module_of(slice.name));
-  std::vector<const NamedSlice*> saved;
-  for (const NamedSlice& slice : slices)
-    if (!is_lora(slice.name) && layers.contains(module_of(slice.name))) saved.push_back(&slice);
+  for (const checkpoint::NamedSlice& slice : slices)
+    if (!graph::is_lora(slice.name) && also.found_in(slice.name))
+      layers.insert(module_of(slice.name));
+  std::vector<const checkpoint::NamedSlice*> saved;
+  for (const checkpoint::NamedSlice& slice : slices)
+    if (!graph::is_lora(slice.name) && layers.contains(module_of(slice.name)))
+      saved.push_back(&slice);
   return saved;
 }
 
@@ -99,7 +101,7 @@ std::string name_in(const TensorFiles& files, const Family* family, const std::s
 std::set<std::string> names_in_adapters(const Adapter& adapter,
                                         const Family* family,
                                         const RunConfig& config,
-                                        const std::vector<NamedSlice>& slices) {
+                                        const std::vector<checkpoint::NamedSlice>& slices) {
   std::set<std::string> names;
   const auto add = [&](const std::string& name) {
     names.insert(name);
@@ -107,7 +109,7 @@ std::set<std::string> names_in_adapters(const Adapter& adapter,
   };
   for (const Matrix& matrix : adapter.matrices) add(matrix.name);
   if (family == nullptr) return names;
-  for (const NamedSlice& slice : base_slices(slices))
+  for (const checkpoint::NamedSlice& slice : base_slices(slices))
     for (const TensorPart& part : family->parts(config.model, slice.name)) add(kPrefix + part.name);
   return names;
 }
@@ -117,9 +119,9 @@ std::set<std::string> names_in_adapters(const Adapter& adapter,
 void check_tensors(const TensorFiles& files,
                    const std::string& origin,
                    const Family* family,
-                   ShapeByName expected,
-                   const ShapeByName& optional) {
-  ShapeByName present;
+                   checkpoint::ShapeByName expected,
+                   const checkpoint::ShapeByName& optional) {
+  checkpoint::ShapeByName present;
   for (const auto& [name, tensor] : files.tensors()) present[name] = tensor.entry->shape;
   for (const auto& [name, tensor] : files.tensors()) {
     const std::string other = family == nullptr ? "" : family->name_in_memory(name);
@@ -127,7 +129,7 @@ void check_tensors(const TensorFiles& files,
   }
   for (const auto& [name, shape] : optional)
     if (present.contains(name)) expected[name] = shape;
-  const std::vector<std::string> mismatches = list_mismatches(present, expected);
+  const std::vector<std::string> mismatches = checkpoint::list_mismatches(present, expected);
   if (!mismatches.empty())
     throw CheckpointError("{}: {} tensor{} not match those of adapter.lora: {}",
                           origin,
@@ -141,18 +143,18 @@ void refuse_frozen(const TensorFiles& files,
                    const std::string& origin,
                    const Family& family,
                    const RunConfig& config,
-                   const std::vector<NamedSlice>& slices,
-                   const ShapeByName& optional) {
-  for (const NamedSlice& slice : base_slices(slices)) {
+                   const std::vector<checkpoint::NamedSlice>& slices,
+                   const checkpoint::ShapeByName& optional) {
+  for (const checkpoint::NamedSlice& slice : base_slices(slices)) {
     for (const TensorPart& part : family.parts(config.model, slice.name)) {
       const std::string name = name_in(files, &family, kPrefix + part.name);
       if (files.find(name) == nullptr || optional.contains(name)) continue;
-      refuse_value("adapter.lora.train_also",
-                   in_quotes(config.adapter.lora->train_also),
-                   fmt::format("a pattern that also matches {}, because {} has {}",
-                               slice.name,
-                               origin,
-                               quote_name(name)));
+      config::refuse_value("adapter.lora.train_also",
+                           in_quotes(config.adapter.lora->train_also),
+                           fmt::format("a pattern that also matches {}, because {} has {}",
+                                       slice.name,
+                                       origin,
+                                       quote_name(name)));
     }
   }
 }
@@ -171,7 +173,9 @@ fs::path tensors_of(const fs::path& folder) {
 }
 
 // PEFT would train only the embedding of a tied matrix.
-void refuse_tied(const Family& family, const ModelConfig& model, const NamedSlice& slice) {
+void refuse_tied(const Family& family,
+                 const ModelConfig& model,
+                 const checkpoint::NamedSlice& slice) {
   if (slice.name != family.tied_weight(model)) return;
   throw ConfigError(
       "adapter.lora.train_also: trains {}, which is also the output matrix; a PEFT folder cannot "
@@ -196,13 +200,13 @@ std::set<std::string> with_names_in_memory(const Family& family,
 // target_modules of adapter_config.json: the last component of the modules' names if no other
 // module has the same one, otherwise full names.
 std::set<std::string> targets_of(const RunConfig& config,
-                                 const std::vector<NamedSlice>& slices,
+                                 const std::vector<checkpoint::NamedSlice>& slices,
                                  const std::set<std::string>& modules) {
   const auto last = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
   const std::set<std::string> all = with_names_in_memory(family_to_use(config.model), modules);
   std::set<std::string> short_names;
   for (const std::string& module : all) short_names.insert(last(module));
-  for (const NamedSlice& slice : base_slices(slices)) {
+  for (const checkpoint::NamedSlice& slice : base_slices(slices)) {
     if (slice.shape.rank() != 2 || !slice.name.ends_with(".weight")) continue;
     for (const LoraModule& module : modules_of(config.model, slice.name, slice.shape[0])) {
       if (!modules.contains(module.name) && short_names.contains(last(module.name))) return all;
@@ -221,7 +225,8 @@ void refuse_layer_with_lora(const Adapter& adapter, const std::string& tensor) {
 }
 
 // Adds each tensor a second time by its name in memory, if it has another one.
-std::vector<F32Tensor> with_names_in_memory(const Family& family, std::vector<F32Tensor> tensors) {
+std::vector<checkpoint::F32Tensor> with_names_in_memory(
+    const Family& family, std::vector<checkpoint::F32Tensor> tensors) {
   const size_t by_one_name = tensors.size();
   for (size_t i = 0; i < by_one_name; ++i) {
     const std::string other = family.name_in_memory(tensors[i].name);
@@ -230,11 +235,12 @@ std::vector<F32Tensor> with_names_in_memory(const Family& family, std::vector<F3
   return tensors;
 }
 
-bool is_transposed(const RunConfig& config, const std::vector<NamedSlice>& slices) {
+bool is_transposed(const RunConfig& config, const std::vector<checkpoint::NamedSlice>& slices) {
   const Family& family = family_to_use(config.model);
-  for (const NamedSlice& slice : slices) {
-    if (!slice.name.ends_with(kLoraA)) continue;
-    const std::string layer = slice.name.substr(0, slice.name.size() - std::string(kLoraA).size());
+  for (const checkpoint::NamedSlice& slice : slices) {
+    if (!slice.name.ends_with(graph::kLoraA)) continue;
+    const std::string layer =
+        slice.name.substr(0, slice.name.size() - std::string(graph::kLoraA).size());
     if (family.parts(config.model, layer + ".weight").front().transposed) return true;
   }
   return false;
@@ -244,7 +250,7 @@ bool is_transposed(const RunConfig& config, const std::vector<NamedSlice>& slice
 
 std::string read_peft(const fs::path& folder,
                       const RunConfig& config,
-                      const std::vector<NamedSlice>& slices,
+                      const std::vector<checkpoint::NamedSlice>& slices,
                       float* flat) {
   check_peft_config(folder, config.adapter.lora.value());
   const Adapter adapter = adapter_of(config, slices);
@@ -252,12 +258,12 @@ std::string read_peft(const fs::path& folder,
   const Family* const family = family_of(config.model);
   const std::string note =
       files.remove_wrappers(names_in_adapters(adapter, family, config, slices), folder.string());
-  ShapeByName expected, optional;
+  checkpoint::ShapeByName expected, optional;
   for (const Matrix& matrix : adapter.matrices)
     expected[name_in(files, family, matrix.name)] = {matrix.rows, matrix.columns()};
-  std::vector<std::pair<const NamedSlice*, StoredPart>> saved_parts;
+  std::vector<std::pair<const checkpoint::NamedSlice*, StoredPart>> saved_parts;
   if (family != nullptr) {
-    for (const NamedSlice* slice : saved_in_full(config, slices)) {
+    for (const checkpoint::NamedSlice* slice : saved_in_full(config, slices)) {
       for (StoredPart& stored : stored_parts(*family, config.model, *slice)) {
         stored.part.name = name_in(files, family, kPrefix + stored.part.name);
         if (files.find(stored.part.name) != nullptr) refuse_tied(*family, config.model, *slice);
@@ -277,19 +283,19 @@ std::string read_peft(const fs::path& folder,
   return note;
 }
 
-WrittenFile write_peft(const fs::path& out,
-                       const RunConfig& config,
-                       const std::vector<NamedSlice>& slices,
-                       const float* flat,
-                       bool is_causal_lm,
-                       const std::map<std::string, std::string>& metadata) {
+checkpoint::WrittenFile write_peft(const fs::path& out,
+                                   const RunConfig& config,
+                                   const std::vector<checkpoint::NamedSlice>& slices,
+                                   const float* flat,
+                                   bool is_causal_lm,
+                                   const std::map<std::string, std::string>& metadata) {
   if (!config.adapter.lora)
     throw ConfigError(
         "--format: value is peft, which needs a run with adapter.lora; use another format");
   const LoraConfig& lora = *config.adapter.lora;
   const Family& family = family_to_use(config.model);
   const Adapter adapter = adapter_of(config, slices);
-  std::vector<F32Tensor> tensors;
+  std::vector<checkpoint::F32Tensor> tensors;
   std::list<std::vector<float>> copies;
   for (const Matrix& matrix : adapter.matrices)
     tensors.push_back({matrix.name,
@@ -297,9 +303,10 @@ WrittenFile write_peft(const fs::path& out,
                        {matrix.in(const_cast<float*>(flat)),
                         static_cast<size_t>(matrix.rows * matrix.columns())}});
   PeftModules modules;
-  for (const NamedSlice* slice : saved_in_full(config, slices)) {
+  for (const checkpoint::NamedSlice* slice : saved_in_full(config, slices)) {
     refuse_tied(family, config.model, *slice);
-    for (F32Tensor& tensor : folder_tensors(family, config.model, *slice, flat, copies)) {
+    for (checkpoint::F32Tensor& tensor :
+         folder_tensors(family, config.model, *slice, flat, copies)) {
       refuse_layer_with_lora(adapter, tensor.name);
       modules.saved.insert(module_of(tensor.name));
       tensor.name = kPrefix + tensor.name;
@@ -316,7 +323,7 @@ WrittenFile write_peft(const fs::path& out,
   with_format["format"] = "pt";
   return make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kAdapterConfig, json.dump({.indent = 2}) + "\n");
-    return write_safetensors(folder / kAdapterModel, tensors, with_format);
+    return checkpoint::write_safetensors(folder / kAdapterModel, tensors, with_format);
   });
 }
 
@@ -331,7 +338,7 @@ std::vector<std::string> notes_of_base(const RunConfig& config) {
   theirs.model = read_model(base);
   ours.model = config.model;
   std::vector<std::string> notes;
-  for (const FieldChange& field : differences(theirs, ours)) {
+  for (const config::FieldChange& field : config::differences(theirs, ours)) {
     const std::string name = field.path.substr(field.path.rfind('.') + 1);
     if (name == "context" || name == "label_smoothing" || name == "classes" || name == "task" ||
         name.ends_with("dropout"))

@@ -21,18 +21,18 @@ namespace lockstep::huggingface {
 // were left out, otherwise an empty text.
 std::string read_peft(const std::filesystem::path& folder,
                       const RunConfig& config,
-                      const std::vector<NamedSlice>& slices,
+                      const std::vector<checkpoint::NamedSlice>& slices,
                       float* flat);
 
 // Creates the folder `out`, which appears complete or not at all, and must not exist. Parameters
 // that are trained besides the LoRA are written as modules_to_save. Rejects those that PEFT cannot
 // read back.
-WrittenFile write_peft(const std::filesystem::path& out,
-                       const RunConfig& config,
-                       const std::vector<NamedSlice>& slices,
-                       const float* flat,
-                       bool is_causal_lm,
-                       const std::map<std::string, std::string>& metadata);
+checkpoint::WrittenFile write_peft(const std::filesystem::path& out,
+                                   const RunConfig& config,
+                                   const std::vector<checkpoint::NamedSlice>& slices,
+                                   const float* flat,
+                                   bool is_causal_lm,
+                                   const std::map<std::string, std::string>& metadata);
 
 // Warnings if the base model that the folder names, train.init_from, is not the model that the LoRA
 // was trained on: it is not a Hugging Face folder, or fields of its config.json differ.

@@ -56,13 +56,13 @@ Json channels(const std::vector<float>& numbers) {
   return list;
 }
 
-std::string describe(const ImageNormalisation& images) {
+std::string describe(const config::ImageNormalisation& images) {
   return fmt::format("mean {}, std {}", fmt::join(images.mean, " "), fmt::join(images.std, " "));
 }
 
 }  // namespace
 
-ImageNormalisation read_normalisation(const fs::path& folder) {
+config::ImageNormalisation read_normalisation(const fs::path& folder) {
   if (!has_file(folder)) return {};
   const fs::path path = folder / kPreprocessorFile;
   const Json json = read_json(path);
@@ -79,8 +79,8 @@ ImageNormalisation read_normalisation(const fs::path& folder) {
   return {scaled(mean, scale), scaled(std, scale)};
 }
 
-std::string note_of_normalisation(const fs::path& folder, const ImageNormalisation& run) {
-  ImageNormalisation theirs = read_normalisation(folder);
+std::string note_of_normalisation(const fs::path& folder, const config::ImageNormalisation& run) {
+  config::ImageNormalisation theirs = read_normalisation(folder);
   if (theirs.mean.empty()) return "";
   for (std::vector<float>* numbers : {&theirs.mean, &theirs.std}) {
     if (numbers->size() == 1) numbers->resize(run.mean.size(), numbers->front());
@@ -94,7 +94,7 @@ std::string note_of_normalisation(const fs::path& folder, const ImageNormalisati
 void write_preprocessor(const fs::path& folder,
                         const fs::path& like,
                         int64_t size,
-                        const ImageNormalisation& run) {
+                        const config::ImageNormalisation& run) {
   constexpr int kBilinear = 2;
   const Json sides = Json::object({{"height", size}, {"width", size}});
   Json json = Json::object();

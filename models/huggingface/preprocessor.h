@@ -14,18 +14,18 @@ inline constexpr const char* kPreprocessorFile = "preprocessor_config.json";
 // The file's mean and std for bytes / 255, converted if its rescale_factor is another one. Empty if
 // there is no such file; one number if all channels have the same. Throws ConfigError for invalid
 // values.
-ImageNormalisation read_normalisation(const std::filesystem::path& folder);
+config::ImageNormalisation read_normalisation(const std::filesystem::path& folder);
 
 // A sentence for the log that compares the file with the run's normalisation; empty if there is no
 // such file.
 std::string note_of_normalisation(const std::filesystem::path& folder,
-                                  const ImageNormalisation& run);
+                                  const config::ImageNormalisation& run);
 
 // Writes the file into `folder`, for square images with sides of `size` pixels. Other fields are
 // copied from the file in `like`, if it has one. Throws ConfigError, IoError.
 void write_preprocessor(const std::filesystem::path& folder,
                         const std::filesystem::path& like,
                         int64_t size,
-                        const ImageNormalisation& run);
+                        const config::ImageNormalisation& run);
 
 }  // namespace lockstep::huggingface

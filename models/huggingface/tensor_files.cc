@@ -57,8 +57,9 @@ std::map<std::string, std::string> read_index(const fs::path& path) {
 TensorFiles::TensorFiles(const fs::path& folder) {
   const bool is_file = !is_folder(folder);
   if (is_file || is_there(folder / kOneFile)) {
-    const SafetensorsFile& file = files_.emplace_back(is_file ? folder : folder / kOneFile);
-    for (const SafetensorsEntry& entry : file.header().entries)
+    const checkpoint::SafetensorsFile& file =
+        files_.emplace_back(is_file ? folder : folder / kOneFile);
+    for (const checkpoint::SafetensorsEntry& entry : file.header().entries)
       tensors_[entry.name] = {&file, &entry};
     return;
   }
@@ -77,8 +78,8 @@ TensorFiles::TensorFiles(const fs::path& folder) {
     files_.emplace_back(folder / file);
   }
   for (const auto& [name, shard] : file_of) {
-    const SafetensorsFile& file = files_[number_of.at(shard)];
-    const SafetensorsEntry* entry = file.find(name);
+    const checkpoint::SafetensorsFile& file = files_[number_of.at(shard)];
+    const checkpoint::SafetensorsEntry* entry = file.find(name);
     if (entry == nullptr)
       throw CheckpointError(
           "{}: there is no tensor '{}', although {} lists it", file.path(), name, kIndex);
@@ -90,7 +91,7 @@ std::string TensorFiles::remove_wrappers(const std::set<std::string>& known,
                                          const std::string& origin) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : tensors_) names.push_back(name);
-  const PlainNames plain = plain_names(names, known, origin);
+  const checkpoint::PlainNames plain = checkpoint::plain_names(names, known, origin);
   std::map<std::string, Tensor> renamed;
   for (const auto& [name, tensor] : tensors_) renamed[plain.of.at(name)] = tensor;
   tensors_ = std::move(renamed);

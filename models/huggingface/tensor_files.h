@@ -21,8 +21,8 @@ class TensorFiles {
   explicit TensorFiles(const std::filesystem::path& path);
 
   struct Tensor {
-    const SafetensorsFile* file;
-    const SafetensorsEntry* entry;
+    const checkpoint::SafetensorsFile* file;
+    const checkpoint::SafetensorsEntry* entry;
   };
   const std::map<std::string, Tensor>& tensors() const { return tensors_; }
   // Removes what wrappers added to the names (checkpoint/format/wrapped_names.h). `known` are the
@@ -32,7 +32,7 @@ class TensorFiles {
   const Tensor* find(const std::string& name) const;
 
  private:
-  std::vector<SafetensorsFile> files_;
+  std::vector<checkpoint::SafetensorsFile> files_;
   std::map<std::string, Tensor> tensors_;
 };
 

@@ -40,12 +40,13 @@ fs::path without_slash(const fs::path& path) {
 
 }  // namespace
 
-WrittenFile make_folder(const fs::path& out,
-                        const std::function<WrittenFile(const fs::path& folder)>& fill) {
+checkpoint::WrittenFile make_folder(
+    const fs::path& out,
+    const std::function<checkpoint::WrittenFile(const fs::path& folder)>& fill) {
   try {
     const fs::path target = without_slash(out);
     Unfinished folder(target);
-    WrittenFile written = fill(folder.path());
+    checkpoint::WrittenFile written = fill(folder.path());
     folder.become(target);
     return written;
   } catch (const fs::filesystem_error& error) {

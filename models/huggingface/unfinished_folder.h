@@ -10,8 +10,8 @@ namespace lockstep::huggingface {
 
 // Lets `fill` write into a temporary folder beside `out`, then renames it to `out`. Throws
 // CheckpointError if `out` exists, IoError if writing fails.
-WrittenFile make_folder(
+checkpoint::WrittenFile make_folder(
     const std::filesystem::path& out,
-    const std::function<WrittenFile(const std::filesystem::path& folder)>& fill);
+    const std::function<checkpoint::WrittenFile(const std::filesystem::path& folder)>& fill);
 
 }  // namespace lockstep::huggingface

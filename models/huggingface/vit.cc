@@ -40,7 +40,7 @@ class Vit final : public Family {
     return vit;
   }
 
-  ImageNormalisation read_images(const std::filesystem::path& folder) const override {
+  config::ImageNormalisation read_images(const std::filesystem::path& folder) const override {
     return read_normalisation(folder);
   }
   void write_other_files(const ModelConfig& /*model*/,
@@ -51,11 +51,11 @@ class Vit final : public Family {
     write_preprocessor(folder,
                        options.like,
                        config.at("image_size").get<int64_t>(),
-                       normalisation_of(options.data, static_cast<size_t>(channels)));
+                       config::normalisation_of(options.data, static_cast<size_t>(channels)));
   }
 
   void write(const ModelConfig& model,
-             const std::vector<NamedSlice>& slices,
+             const std::vector<checkpoint::NamedSlice>& slices,
              Json& config) const override {
     const VitConfig& vit = config_of(model);
     config["model_type"] = "vit";
@@ -130,7 +130,8 @@ class Vit final : public Family {
     return architectures[0].ends_with("ForImageClassification") ? labels : 0;
   }
 
-  static int64_t image_size(const VitConfig& vit, const std::vector<NamedSlice>& slices) {
+  static int64_t image_size(const VitConfig& vit,
+                            const std::vector<checkpoint::NamedSlice>& slices) {
     const int64_t patches = slice_named(slices, "vit.embeddings.position_embeddings").shape[0] - 1;
     const auto across = static_cast<int64_t>(std::lround(std::sqrt(patches)));
     if (across * across != patches)

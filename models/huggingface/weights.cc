@@ -85,11 +85,11 @@ class Filler {
         flat_(flat) {}
 
   // All tensors are checked before the first one is read.
-  WeightsRead fill(const std::vector<NamedSlice>& slices) {
+  checkpoint::WeightsRead fill(const std::vector<checkpoint::NamedSlice>& slices) {
     std::vector<Match> matches;
-    for (const NamedSlice& slice : slices) matches.push_back(compare(slice));
+    for (const checkpoint::NamedSlice& slice : slices) matches.push_back(compare(slice));
     check_names(slices);
-    std::vector<const NamedSlice*> found;
+    std::vector<const checkpoint::NamedSlice*> found;
     for (const Match& match : matches) {
       if (check(match)) found.push_back(match.slice);
     }
@@ -100,7 +100,7 @@ class Filler {
                             mismatches_.size(),
                             mismatches_.size() == 1 ? " does" : "s do",
                             mismatches_.front());
-    for (const NamedSlice* slice : found) {
+    for (const checkpoint::NamedSlice* slice : found) {
       for (const StoredPart& stored : stored_parts(family_, model_, *slice))
         read_part(
             *files_.find(names_.name_of(stored.part.name)), *slice, stored, flat_ + slice->offset);
@@ -111,13 +111,13 @@ class Filler {
  private:
   // What the folder has for a tensor of the model.
   struct Match {
-    const NamedSlice* slice;
+    const checkpoint::NamedSlice* slice;
     bool is_complete = true;  // none of its parts is missing
     std::vector<std::string> mismatches;
   };
 
-  Match compare(const NamedSlice& slice) {
-    ShapeByName expected, in_file;
+  Match compare(const checkpoint::NamedSlice& slice) {
+    checkpoint::ShapeByName expected, in_file;
     const std::vector<TensorPart> in_folder = family_.parts(theirs_, slice.name);
     size_t number = 0;
     for (StoredPart stored : stored_parts(family_, model_, slice)) {
@@ -131,7 +131,8 @@ class Filler {
       in_file[name] = tensor->entry->shape;
     }
     if (!in_file.empty() && family_.is_head(slice.name)) heads_present_.insert(head_of(slice.name));
-    return {&slice, in_file.size() == expected.size(), list_mismatches(in_file, expected)};
+    return {
+        &slice, in_file.size() == expected.size(), checkpoint::list_mismatches(in_file, expected)};
   }
 
   // Whether the tensor can be read from the folder. Otherwise records a note if it is of a new
@@ -167,14 +168,18 @@ class Filler {
   }
 
   // Rejects a folder that has none of the body's tensors by any of their possible names.
-  void check_names(const std::vector<NamedSlice>& slices) const {
-    const auto of_body = [&](const NamedSlice& slice) { return !family_.is_head(slice.name); };
+  void check_names(const std::vector<checkpoint::NamedSlice>& slices) const {
+    const auto of_body = [&](const checkpoint::NamedSlice& slice) {
+      return !family_.is_head(slice.name);
+    };
     const auto body = std::find_if(slices.begin(), slices.end(), of_body);
     if (!seen_.empty() || body == slices.end()) return;
     std::vector<std::string> in_file;
     for (const auto& [name, tensor] : files_.tensors()) in_file.push_back(name);
     throw CheckpointError(
-        "{}: {}", origin_, compare_names(in_file, names_in_folders(family_, model_, slices)));
+        "{}: {}",
+        origin_,
+        checkpoint::compare_names(in_file, names_in_folders(family_, model_, slices)));
   }
 
   // Checks the folder's tensors that the model does not have.
@@ -192,7 +197,8 @@ class Filler {
       }
     }
     if (!left_out.empty())
-      read_.notes.push_back(fmt::format("{}: skipped: {}", origin_, name_list(left_out)));
+      read_.notes.push_back(
+          fmt::format("{}: skipped: {}", origin_, checkpoint::name_list(left_out)));
   }
 
   void check_tied(const std::string& name,
@@ -207,7 +213,7 @@ class Filler {
                       "model.{}.tied_head is true; allowed: false",
                       name,
                       to_name,
-                      name_of(model_)));
+                      config::name_of(model_)));
     else
       mismatches_.push_back(
           fmt::format("config.json ties '{}' to '{}', but they differ", name, to_name));
@@ -222,19 +228,19 @@ class Filler {
   std::set<std::string> seen_;           // the folder's tensors that the model has
   std::set<std::string> heads_present_;  // heads of which the folder has at least one tensor
   std::vector<std::string> mismatches_;
-  WeightsRead read_;
+  checkpoint::WeightsRead read_;
 };
 
 }  // namespace
 
 void read_part(const TensorFiles::Tensor& tensor,
-               const NamedSlice& slice,
+               const checkpoint::NamedSlice& slice,
                const StoredPart& stored,
                float* parameter) {
   float* const out = parameter + stored.first * stored.columns;
   const int64_t elements = stored.rows * stored.columns;
   if (stored.reordered) {
-    from_file_order(slice, values(tensor).data(), parameter);
+    checkpoint::from_file_order(slice, values(tensor).data(), parameter);
   } else if (stored.part.transposed) {
     transpose(values(tensor).data(), stored.rows, stored.columns, out);
   } else if (tensor.entry->elements == elements) {
@@ -246,7 +252,7 @@ void read_part(const TensorFiles::Tensor& tensor,
 
 std::vector<StoredPart> stored_parts(const Family& family,
                                      const ModelConfig& model,
-                                     const NamedSlice& slice) {
+                                     const checkpoint::NamedSlice& slice) {
   const Shape& shape = slice.shape;
   std::vector<StoredPart> parts;
   int64_t row = 0;
@@ -255,11 +261,11 @@ std::vector<StoredPart> stored_parts(const Family& family,
     stored.first = row;
     stored.rows = part.rows > 0 ? part.rows : shape[0] / part.equal_parts;
     stored.columns = shape.elements() / shape[0];
-    stored.extents = file_extents(slice);
+    stored.extents = checkpoint::file_extents(slice);
     stored.extents[0] = stored.rows;
     if (part.transposed) std::swap(stored.extents[0], stored.extents[1]);
     stored.extents.insert(stored.extents.begin(), static_cast<size_t>(part.leading_ones), 1);
-    stored.reordered = is_reordered(slice);
+    stored.reordered = checkpoint::is_reordered(slice);
     row += stored.rows;
     parts.push_back(stored);
   }
@@ -269,10 +275,10 @@ std::vector<StoredPart> stored_parts(const Family& family,
 
 std::set<std::string> names_in_folders(const Family& family,
                                        const ModelConfig& model,
-                                       const std::vector<NamedSlice>& slices) {
+                                       const std::vector<checkpoint::NamedSlice>& slices) {
   const std::string prefix = family.base_prefix(model);
   std::set<std::string> names;
-  for (const NamedSlice& slice : slices)
+  for (const checkpoint::NamedSlice& slice : slices)
     for (const TensorPart& part : family.parts(model, slice.name)) {
       const bool has_prefix = part.name.starts_with(prefix);
       for (const std::string& name :
@@ -304,15 +310,15 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
   return extents;
 }
 
-WeightsRead fill_weights(const Family& family,
-                         TensorFiles files,
-                         const std::string& origin,
-                         const ModelConfig& theirs,
-                         const ModelConfig& model,
-                         const std::vector<NamedSlice>& slices,
-                         float* flat) {
+checkpoint::WeightsRead fill_weights(const Family& family,
+                                     TensorFiles files,
+                                     const std::string& origin,
+                                     const ModelConfig& theirs,
+                                     const ModelConfig& model,
+                                     const std::vector<checkpoint::NamedSlice>& slices,
+                                     float* flat) {
   const std::string note = files.remove_wrappers(names_in_folders(family, model, slices), origin);
-  WeightsRead read = Filler(family, files, origin, theirs, model, flat).fill(slices);
+  checkpoint::WeightsRead read = Filler(family, files, origin, theirs, model, flat).fill(slices);
   if (!note.empty()) read.notes.insert(read.notes.begin(), note);
   return read;
 }

@@ -25,7 +25,7 @@ struct StoredPart {
 // The parts of the parameter in a folder, in the order of rows.
 std::vector<StoredPart> stored_parts(const Family& family,
                                      const ModelConfig& model,
-                                     const NamedSlice& slice);
+                                     const checkpoint::NamedSlice& slice);
 
 // The extents of the model's tensor `name`, put together from the folder's parts of it; none if a
 // part is missing.
@@ -38,31 +38,31 @@ std::optional<std::vector<int64_t>> extents_of(const Family& family,
 // and older ones.
 std::set<std::string> names_in_folders(const Family& family,
                                        const ModelConfig& model,
-                                       const std::vector<NamedSlice>& slices);
+                                       const std::vector<checkpoint::NamedSlice>& slices);
 
 // Fills the rows of this part in `parameter`, the values of `slice`. The folder's tensor has the
 // part's extents, or more rows, of which the first are read.
 void read_part(const TensorFiles::Tensor& tensor,
-               const NamedSlice& slice,
+               const checkpoint::NamedSlice& slice,
                const StoredPart& stored,
                float* parameter);
 
 // The tensors that a folder has for the slice. They point into `flat`, or into `copies` if they had
 // to be transposed or reordered.
-std::vector<F32Tensor> folder_tensors(const Family& family,
-                                      const ModelConfig& model,
-                                      const NamedSlice& slice,
-                                      const float* flat,
-                                      std::list<std::vector<float>>& copies);
+std::vector<checkpoint::F32Tensor> folder_tensors(const Family& family,
+                                                  const ModelConfig& model,
+                                                  const checkpoint::NamedSlice& slice,
+                                                  const float* flat,
+                                                  std::list<std::vector<float>>& copies);
 
 // Like read_weights() of folder.h. `origin` is the path of the folder, `theirs` the model of its
 // config.json.
-WeightsRead fill_weights(const Family& family,
-                         TensorFiles files,
-                         const std::string& origin,
-                         const ModelConfig& theirs,
-                         const ModelConfig& model,
-                         const std::vector<NamedSlice>& slices,
-                         float* flat);
+checkpoint::WeightsRead fill_weights(const Family& family,
+                                     TensorFiles files,
+                                     const std::string& origin,
+                                     const ModelConfig& theirs,
+                                     const ModelConfig& model,
+                                     const std::vector<checkpoint::NamedSlice>& slices,
+                                     float* flat);
 
 }  // namespace lockstep::huggingface

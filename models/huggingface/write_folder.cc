@@ -32,17 +32,17 @@ constexpr std::array kOtherFiles = {"chat_template.jinja",
 
 // The folder's tensors; those that are transposed or reordered point into `copies`.
 struct FolderTensors {
-  std::vector<F32Tensor> tensors;
+  std::vector<checkpoint::F32Tensor> tensors;
   std::list<std::vector<float>> copies;
 };
 
 FolderTensors tensors_of(const Family& family,
                          const ModelConfig& model,
-                         const std::vector<NamedSlice>& slices,
+                         const std::vector<checkpoint::NamedSlice>& slices,
                          const float* flat) {
   FolderTensors all;
-  for (const NamedSlice& slice : slices) {
-    for (F32Tensor& tensor : folder_tensors(family, model, slice, flat, all.copies))
+  for (const checkpoint::NamedSlice& slice : slices) {
+    for (checkpoint::F32Tensor& tensor : folder_tensors(family, model, slice, flat, all.copies))
       all.tensors.push_back(std::move(tensor));
   }
   return all;
@@ -57,8 +57,8 @@ bool has_weights(const fs::path& folder) {
 
 // Throws ConfigError if a finite value would overflow in the dtype that the user chose.
 template <typename T>
-void check_range(const std::vector<F32Tensor>& tensors, const char* dtype) {
-  for (const F32Tensor& tensor : tensors)
+void check_range(const std::vector<checkpoint::F32Tensor>& tensors, const char* dtype) {
+  for (const checkpoint::F32Tensor& tensor : tensors)
     for (const float x : tensor.values)
       if (std::isfinite(x) && !std::isfinite(to_float(round_to<T>(x))))
         throw ConfigError(
@@ -69,28 +69,28 @@ void check_range(const std::vector<F32Tensor>& tensors, const char* dtype) {
 }
 
 template <typename T>
-bool holds(const std::vector<F32Tensor>& tensors) {
+bool holds(const std::vector<checkpoint::F32Tensor>& tensors) {
   const auto exact = [](float x) { return to_float(round_to<T>(x)) == x; };
-  return std::all_of(tensors.begin(), tensors.end(), [&](const F32Tensor& tensor) {
+  return std::all_of(tensors.begin(), tensors.end(), [&](const checkpoint::F32Tensor& tensor) {
     return std::all_of(tensor.values.begin(), tensor.values.end(), exact);
   });
 }
 
 // The dtype of the folder's weights if they all have the same one and it holds `tensors` exactly;
 // otherwise F32.
-FileDtype dtype_like(const fs::path& folder,
-                     const Family& family,
-                     const std::vector<F32Tensor>& tensors) {
-  if (folder.empty() || !has_weights(folder)) return FileDtype::kF32;
+checkpoint::FileDtype dtype_like(const fs::path& folder,
+                                 const Family& family,
+                                 const std::vector<checkpoint::F32Tensor>& tensors) {
+  if (folder.empty() || !has_weights(folder)) return checkpoint::FileDtype::kF32;
   const TensorFiles files(folder);
   const auto all_are = [&](const std::string& dtype) {
     return std::all_of(files.tensors().begin(), files.tensors().end(), [&](const auto& tensor) {
       return tensor.second.entry->dtype == dtype || family.is_ignored_tensor(tensor.first);
     });
   };
-  if (all_are("BF16") && holds<BFloat16>(tensors)) return FileDtype::kBf16;
-  if (all_are("F16") && holds<Float16>(tensors)) return FileDtype::kF16;
-  return FileDtype::kF32;
+  if (all_are("BF16") && holds<BFloat16>(tensors)) return checkpoint::FileDtype::kBf16;
+  if (all_are("F16") && holds<Float16>(tensors)) return checkpoint::FileDtype::kF16;
+  return checkpoint::FileDtype::kF32;
 }
 
 // The config.json of --like. It must be of the same family: fields of another one would remain.
@@ -142,30 +142,30 @@ void lower_length(int64_t context, const fs::path& folder, WrittenFolder& writte
                fmt::format("{} (with {} lowered to {})", kTokenizerConfig, kLength, context));
 }
 
-const char* torch_name(FileDtype dtype) {
+const char* torch_name(checkpoint::FileDtype dtype) {
   switch (dtype) {
-    case FileDtype::kF32: return "float32";
-    case FileDtype::kF16: return "float16";
-    case FileDtype::kBf16: return "bfloat16";
+    case checkpoint::FileDtype::kF32: return "float32";
+    case checkpoint::FileDtype::kF16: return "float16";
+    case checkpoint::FileDtype::kBf16: return "bfloat16";
   }
   return "";
 }
 
 }  // namespace
 
-std::vector<F32Tensor> folder_tensors(const Family& family,
-                                      const ModelConfig& model,
-                                      const NamedSlice& slice,
-                                      const float* flat,
-                                      std::list<std::vector<float>>& copies) {
-  std::vector<F32Tensor> tensors;
+std::vector<checkpoint::F32Tensor> folder_tensors(const Family& family,
+                                                  const ModelConfig& model,
+                                                  const checkpoint::NamedSlice& slice,
+                                                  const float* flat,
+                                                  std::list<std::vector<float>>& copies) {
+  std::vector<checkpoint::F32Tensor> tensors;
   for (const StoredPart& stored : stored_parts(family, model, slice)) {
     const float* values = flat + slice.offset + stored.first * stored.columns;
     const auto elements = static_cast<size_t>(stored.rows * stored.columns);
     if (stored.part.transposed || stored.reordered) {
       std::vector<float>& copy = copies.emplace_back(elements);
       if (stored.reordered) {
-        to_file_order(slice, values, copy.data());
+        checkpoint::to_file_order(slice, values, copy.data());
       } else {
         transpose(values, stored.columns, stored.rows, copy.data());
       }
@@ -178,7 +178,7 @@ std::vector<F32Tensor> folder_tensors(const Family& family,
 
 WrittenFolder write_folder(const fs::path& out,
                            const ModelConfig& model,
-                           const std::vector<NamedSlice>& slices,
+                           const std::vector<checkpoint::NamedSlice>& slices,
                            const float* flat,
                            const FolderOptions& options) {
   const Family& family = family_to_use(model);
@@ -190,8 +190,8 @@ WrittenFolder write_folder(const fs::path& out,
   const FolderTensors all = tensors_of(family, model, slices, flat);
   WrittenFolder written;
   written.dtype = options.dtype ? *options.dtype : dtype_like(options.like, family, all.tensors);
-  if (written.dtype == FileDtype::kF16) check_range<Float16>(all.tensors, "f16");
-  if (written.dtype == FileDtype::kBf16) check_range<BFloat16>(all.tensors, "bf16");
+  if (written.dtype == checkpoint::FileDtype::kF16) check_range<Float16>(all.tensors, "f16");
+  if (written.dtype == checkpoint::FileDtype::kBf16) check_range<BFloat16>(all.tensors, "bf16");
   config[config.contains("dtype") ? "dtype" : "torch_dtype"] = torch_name(written.dtype);
   std::map<std::string, std::string> metadata = options.metadata;
   metadata["format"] = "pt";  // from_pretrained requires it
@@ -211,7 +211,7 @@ WrittenFolder write_folder(const fs::path& out,
     }
     if (lowered > 0 && fs::exists(folder / kTokenizerConfig))
       lower_length(lowered, folder, written);
-    return write_safetensors(
+    return checkpoint::write_safetensors(
         folder / "model.safetensors", all.tensors, metadata, {.dtype = written.dtype});
   });
   return written;

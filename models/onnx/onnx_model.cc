@@ -28,8 +28,7 @@
 #include "runtime/graph/forward_fusion.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
-namespace onnx {
+namespace lockstep::onnx {
 namespace {
 
 // Max elements (N, T, T) of masks that are examined in the network of the run's own batch.
@@ -49,11 +48,11 @@ class OutputExtentsError : public ConfigError {
 // BoundNetworks. A start of a run needs three: the usual network of check(), that of the run's
 // lanes, and that of the batch in which mixing_node() looks, with which check() compares the usual
 // one.
-class OnnxModel final : public Model {
+class OnnxModel final : public models::Model {
  public:
   explicit OnnxModel(const OnnxConfig& config) : config_(config) {}
 
-  void expect(const RunBatches& run) const override { run_ = run; }
+  void expect(const models::RunBatches& run) const override { run_ = run; }
 
   void check() const override {
     outputs_of(opened(), config_);
@@ -64,7 +63,8 @@ class OnnxModel final : public Model {
     sizes_of(*network).require_tables();
     require_unshared(opened(), config_);
     // Throws if a node cannot be lowered to ops.
-    append(GraphOptions(Purpose::kInference), *network, form, sizes_of(*network).io());
+    append(
+        graph::GraphOptions(graph::Purpose::kInference), *network, form, sizes_of(*network).io());
   }
 
   std::vector<std::string> problems() const override {
@@ -92,25 +92,25 @@ class OnnxModel final : public Model {
     return found;
   }
 
-  ModelTraits traits() const override {
+  config::ModelTraits traits() const override {
     if (config_.file.empty()) return {.loss = config_.loss};
     const Network& network = *usual().network;
-    ModelTraits traits{.file = config_.file,
-                       .input = inputs().kind(),
-                       .loss = config_.loss,
-                       .outputs = sizes_of(network).outputs(),
-                       .outputs_field = "file",
-                       .normalises_lanes = sizes_of(network).normalises_lanes()};
+    config::ModelTraits traits{.file = config_.file,
+                               .input = inputs().kind(),
+                               .loss = config_.loss,
+                               .outputs = sizes_of(network).outputs(),
+                               .outputs_field = "file",
+                               .normalises_lanes = sizes_of(network).normalises_lanes()};
     if (const auto& diffusion = config_.diffusion) {
       traits.loss = Loss::kMeanSquaredError;
       traits.outputs = sizes_of(network).classes();
-      traits.diffusion = DiffusionTraits{.fields = "diffusion.",
-                                         .schedule = diffusion->schedule,
-                                         .target = diffusion->target,
-                                         .with_classes = inputs().has(Meaning::kClasses),
-                                         .without_classes = diffusion->label_dropout > 0};
+      traits.diffusion = config::DiffusionTraits{.fields = "diffusion.",
+                                                 .schedule = diffusion->schedule,
+                                                 .target = diffusion->target,
+                                                 .with_classes = inputs().has(Meaning::kClasses),
+                                                 .without_classes = diffusion->label_dropout > 0};
     }
-    if (inputs().kind() != ModelInput::kTokens) return traits;
+    if (inputs().kind() != config::ModelInput::kTokens) return traits;
     traits.context = inputs().context();
     traits.text_task = text_task_of(config_);
     if (config_.task == Task::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
@@ -121,7 +121,7 @@ class OnnxModel final : public Model {
     return traits;
   }
 
-  ModelConfig resolve(const ModelIo& io) const override {
+  ModelConfig resolve(const models::ModelIo& io) const override {
     const std::shared_ptr<const Network> bound = network_of(any_form(io), io);
     const Network& network = *bound;
     const bool classes = has_labels(config_) || config_.diffusion;
@@ -136,7 +136,8 @@ class OnnxModel final : public Model {
                         config_.diffusion ? "classes" : "outputs",
                         wanted,
                         classes ? "classes" : "target columns");
-    if (inputs().kind() == ModelInput::kFeatures && sizes_of(network).features() != io.features)
+    if (inputs().kind() == config::ModelInput::kFeatures &&
+        sizes_of(network).features() != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
                         sizes_of(network).features(),
@@ -144,7 +145,7 @@ class OnnxModel final : public Model {
     return config_;
   }
 
-  ModelIo io_of_weights(const ExtentsOf& /*extents_of*/) const override {
+  models::ModelIo io_of_weights(const models::ExtentsOf& /*extents_of*/) const override {
     return sizes_of(*usual().network).io();
   }
 
@@ -168,8 +169,8 @@ class OnnxModel final : public Model {
     const auto& [bound, form] = usual();
     const Network& network = *bound;
     std::map<std::string, Array> arrays;
-    const Appended made =
-        append(GraphOptions(Purpose::kTraining), network, form, sizes_of(network).io());
+    const Appended made = append(
+        graph::GraphOptions(graph::Purpose::kTraining), network, form, sizes_of(network).io());
     for (const LoweredParameter& parameter : made.parameters) {
       const Value& value = network.values[static_cast<size_t>(parameter.value)];
       arrays[value.name] =
@@ -180,19 +181,19 @@ class OnnxModel final : public Model {
     return arrays;
   }
 
-  Graph build(const ModelIo& io,
-              int64_t lane_batch,
-              int64_t tokens,
-              const GraphOptions& options) const override {
+  graph::Graph build(const models::ModelIo& io,
+                     int64_t lane_batch,
+                     int64_t tokens,
+                     const graph::GraphOptions& options) const override {
     const BoundForm form = {lane_batch,
                             tokens > 0 ? tokens : inputs().context(),
                             sample_of(io),
                             is_stream(config_, options)};
     const std::shared_ptr<const Network> network = network_of(form, io);
-    Graph graph = append(options, *network, form, io).graph;
+    graph::Graph graph = append(options, *network, form, io).graph;
     const bool learns = std::ranges::any_of(
         graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
-    if (options.purpose == Purpose::kTraining && !learns)
+    if (options.purpose == graph::Purpose::kTraining && !learns)
       throw ConfigError(
           "model.onnx.file: no initializer of {} learns; allowed: a file with parameters, or "
           "model.onnx.trainable and constant that leave one or more",
@@ -203,7 +204,7 @@ class OnnxModel final : public Model {
   // Looks in the global batch, of at most kMaxSamplesToMix samples, because the number of samples
   // that mix may depend on it; or in a lane's batch, if the file accepts no such batch. The network
   // of another batch tells which constants depend on the batch.
-  std::string mixing_node(const ModelIo& io,
+  std::string mixing_node(const models::ModelIo& io,
                           int64_t global_batch,
                           int64_t lane_batch) const override {
     const int64_t batch = mixing_batch(global_batch);
@@ -237,7 +238,7 @@ class OnnxModel final : public Model {
 
   int64_t fewest_samples() const override { return usual().form.batch; }
 
-  int64_t only_batch(const ModelIo& io) const override {
+  int64_t only_batch(const models::ModelIo& io) const override {
     if (const int64_t fixed = fixed_batch(opened().file); fixed > 0) return fixed;
     const int64_t fits = usual().form.batch;
     if (networks().other_batch(form_of(fits, io))) return 0;
@@ -254,18 +255,19 @@ class OnnxModel final : public Model {
   std::string reason_for_fp32() const override {
     if (config_.diffusion) return "16 bits cannot distinguish all times of model.onnx.diffusion";
     const auto& [network, form] = usual();
-    return append(Purpose::kInference, *network, form, sizes_of(*network).io()).reason_for_fp32;
+    return append(graph::Purpose::kInference, *network, form, sizes_of(*network).io())
+        .reason_for_fp32;
   }
 
   // Includes matrix products outside of linear layers.
-  double flops_per_sample(const ModelIo& io) const override {
+  double flops_per_sample(const models::ModelIo& io) const override {
     const int64_t samples = any_form(io).batch;
-    const Graph graph = build(io, samples, 0, Purpose::kInference);
+    const graph::Graph graph = build(io, samples, 0, graph::Purpose::kInference);
     int64_t flops = 0;
-    for (const Op& op : graph.ops) {
-      if (op.kind == OpKind::kConv2d || op.kind == OpKind::kLinear ||
-          op.kind == OpKind::kBatchedMatmul || op.kind == OpKind::kAttention)
-        flops += schema_of(op.kind).flops(graph, op);
+    for (const graph::Op& op : graph.ops) {
+      if (op.kind == graph::OpKind::kConv2d || op.kind == graph::OpKind::kLinear ||
+          op.kind == graph::OpKind::kBatchedMatmul || op.kind == graph::OpKind::kAttention)
+        flops += graph::schema_of(op.kind).flops(graph, op);
     }
     return 3 * static_cast<double>(flops) / static_cast<double>(samples);
   }
@@ -280,7 +282,7 @@ class OnnxModel final : public Model {
   using Task = OnnxConfig::Task;
 
   struct Appended {
-    Graph graph;
+    graph::Graph graph;
     std::vector<LoweredParameter> parameters;
     std::string reason_for_fp32;
   };
@@ -315,12 +317,13 @@ class OnnxModel final : public Model {
     return *usual_;
   }
 
-  BoundForm form_of(int64_t batch, const ModelIo& io) const {
-    return {batch, inputs().context(), sample_of(io), is_stream(config_, Purpose::kInference)};
+  BoundForm form_of(int64_t batch, const models::ModelIo& io) const {
+    return {
+        batch, inputs().context(), sample_of(io), is_stream(config_, graph::Purpose::kInference)};
   }
   // For samples like those of `io`, with a batch that the network takes: one that is bound, or that
   // of the run's lanes.
-  BoundForm any_form(const ModelIo& io) const {
+  BoundForm any_form(const models::ModelIo& io) const {
     BoundForm form = form_of(usual().form.batch, io);
     if (networks().has(form)) return form;
     if (const auto other = networks().other_batch(form))
@@ -330,7 +333,8 @@ class OnnxModel final : public Model {
     return form;
   }
   // The network of this form. If the nodes accept one batch alone, the error names it.
-  std::shared_ptr<const Network> network_of(const BoundForm& form, const ModelIo& io) const {
+  std::shared_ptr<const Network> network_of(const BoundForm& form,
+                                            const models::ModelIo& io) const {
     try {
       return networks().get(form);
     } catch (const ConfigError& error) {
@@ -343,7 +347,7 @@ class OnnxModel final : public Model {
     return std::clamp<int64_t>(global_batch, 2, kMaxSamplesToMix);
   }
   std::string mixing_node_of(const std::vector<BoundBatch>& bound) const {
-    std::vector<onnx::BoundNetwork> networks;
+    std::vector<BoundNetwork> networks;
     for (const BoundBatch& each : bound) networks.push_back({*each.network, each.batch});
     return onnx::mixing_node(networks[0],
                              networks.size() > 1 ? &networks[1] : nullptr,
@@ -353,8 +357,10 @@ class OnnxModel final : public Model {
   // Running statistics are among them.
   std::set<std::string> parameter_names() const {
     const auto& [network, form] = usual();
-    const Graph graph =
-        append(GraphOptions(Purpose::kTraining), *network, form, sizes_of(*network).io()).graph;
+    const graph::Graph graph =
+        append(
+            graph::GraphOptions(graph::Purpose::kTraining), *network, form, sizes_of(*network).io())
+            .graph;
     std::set<std::string> names;
     for (const TensorId id : graph.parameters) names.insert(graph[id].name);
     return names;
@@ -362,7 +368,7 @@ class OnnxModel final : public Model {
 
   // Whether the size of images is open, so that the data may have others than the usual ones.
   bool has_open_images() const {
-    if (inputs().kind() != ModelInput::kImages) return false;
+    if (inputs().kind() != config::ModelInput::kImages) return false;
     return std::ranges::count(with_open_ones(inputs(), opened(), config_, {-1, -1, -1}), -1) > 0;
   }
 
@@ -409,8 +415,8 @@ class OnnxModel final : public Model {
     return {opened(), config_, inputs(), network};
   }
 
-  Extents sample_of(const ModelIo& io) const {
-    if (inputs().kind() != ModelInput::kImages) return {};
+  Extents sample_of(const models::ModelIo& io) const {
+    if (inputs().kind() != config::ModelInput::kImages) return {};
     const Extents images = {io.channels, io.height, io.width};
     const Extents taken = with_open_ones(inputs(), opened(), config_, images);
     if (taken != images)
@@ -437,11 +443,11 @@ class OnnxModel final : public Model {
     return networks().get(small && !networks().has(few) ? form : few);
   }
 
-  Appended append(const GraphOptions& options,
+  Appended append(const graph::GraphOptions& options,
                   const Network& network,
                   const BoundForm& form,
-                  const ModelIo& io) const {
-    GraphBuilder builder(options);
+                  const models::ModelIo& io) const {
+    graph::GraphBuilder builder(options);
     const NetworkSizes sizes = sizes_of(network);
     const int64_t ids = config_.diffusion ? sizes.classes() : sizes.vocabulary();
     const DataInputs data = append_data_inputs(builder, config_, inputs(), network, io, ids);
@@ -467,13 +473,13 @@ class OnnxModel final : public Model {
       throw ConfigError("{}: {}", config_.file, error.what());
     }
     std::vector<LoweredParameter> parameters = lowering.parameters().all();
-    Graph graph = std::move(builder).finish();
-    fuse_forward(graph);
+    graph::Graph graph = std::move(builder).finish();
+    graph::fuse_forward(graph);
     return {std::move(graph), std::move(parameters), lowering.reason_for_fp32()};
   }
 
   const OnnxConfig config_;
-  mutable RunBatches run_;  // set before all other calls
+  mutable models::RunBatches run_;  // set before all other calls
   mutable std::mutex mutex_;
   mutable std::shared_ptr<const OpenedFile> opened_;
   mutable std::optional<NetworkInputs> inputs_;
@@ -489,11 +495,13 @@ void write_trained(const OnnxConfig& config,
   write_file(config.file, path, OnnxModel(config).trained(elements));
 }
 
-}  // namespace onnx
+}  // namespace lockstep::onnx
+
+namespace lockstep::models {
 
 template <>
 std::unique_ptr<const Model> make_model(const OnnxConfig& config) {
   return std::make_unique<onnx::OnnxModel>(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -6,7 +6,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::chat {
 namespace {
 
 namespace fs = std::filesystem;
@@ -89,4 +89,4 @@ ChatFiles read_chat_files(const fs::path& tokenizer, const fs::path& template_fi
   return files;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::chat

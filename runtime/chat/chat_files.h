@@ -9,7 +9,7 @@
 
 #include "runtime/chat/chat_template.h"
 
-namespace lockstep {
+namespace lockstep::chat {
 
 struct ChatFiles {
   std::optional<ChatTemplate> chat_template;
@@ -27,4 +27,4 @@ struct ChatFiles {
 ChatFiles read_chat_files(const std::filesystem::path& tokenizer,
                           const std::filesystem::path& template_file);
 
-}  // namespace lockstep
+}  // namespace lockstep::chat

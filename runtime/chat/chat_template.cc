@@ -8,12 +8,10 @@
 #include "runtime/chat/parser.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
-
-using chat::Value;
+namespace lockstep::chat {
 
 struct ChatTemplate::Parsed {
-  chat::Body body;
+  Body body;
 };
 
 ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(std::move(name)) {
@@ -21,11 +19,11 @@ ChatTemplate::ChatTemplate(std::string_view source, std::string name) : name_(st
   if (source.size() > kMaxBytes)
     throw DataError(
         "{}: the chat template has {} bytes; allowed: up to {}", name_, source.size(), kMaxBytes);
-  if (valid_utf8_bytes(source) != source.size())
+  if (tokenizer::valid_utf8_bytes(source) != source.size())
     throw DataError("{}: the chat template has bytes that are not UTF-8", name_);
   try {
     parsed_ = std::make_unique<const Parsed>(Parsed{chat::parse_template(source)});
-  } catch (const chat::SyntaxProblem& problem) {
+  } catch (const SyntaxProblem& problem) {
     throw DataError(
         "{}:{}: the chat template has {}", name_, problem.line, escape_controls(problem.text));
   }
@@ -83,7 +81,7 @@ Value messages_of(const Json& messages) {
 
 RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& settings) const {
   int line = 1;
-  std::optional<chat::Evaluation> evaluation;
+  std::optional<Evaluation> evaluation;
   try {
     Value::Members variables;
     for (const auto& [token, text] : settings.special_tokens)
@@ -96,11 +94,11 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
     evaluation.emplace(std::move(variables));
     evaluation->run(parsed_->body);
     RenderedChat rendered;
-    for (const chat::Span& span : evaluation->generated())
+    for (const Span& span : evaluation->generated())
       rendered.generated.push_back({span.begin, span.end});
     rendered.text = evaluation->take_text();
     return rendered;
-  } catch (const chat::TemplateProblem& problem) {
+  } catch (const TemplateProblem& problem) {
     if (evaluation) line = evaluation->line();
     constexpr const char* kFormat = "{}:{}: the chat template: {}";
     // The problem may quote the template or a message.
@@ -110,4 +108,4 @@ RenderedChat ChatTemplate::render(const Json& messages, const ChatSettings& sett
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::chat

@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::chat {
 
 // A conversation as text.
 struct RenderedChat {
@@ -64,4 +64,4 @@ class ChatTemplate {
   bool marks_generation_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::chat

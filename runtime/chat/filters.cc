@@ -259,7 +259,7 @@ std::optional<std::string> number_text(const std::string& text) {
   for (size_t i = 0; i < inner.size(); ++i) {
     const char c = inner[i];
     if (static_cast<unsigned char>(c) >= 0x80) {
-      if (!is_decimal_digit(decode_char(&inner[i]).code)) return std::nullopt;
+      if (!is_decimal_digit(tokenizer::decode_char(&inner[i]).code)) return std::nullopt;
       throw TemplateProblem{"a number with digits that are not ASCII is not supported"};
     }
     if (c == '_') {
@@ -314,7 +314,7 @@ std::vector<std::string> lines_of(Budget& budget, const std::string& text) {
   std::vector<std::string> lines;
   std::string line;
   for (size_t i = 0; i < text.size();) {
-    const DecodedChar c = decode_char(&text[i]);
+    const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
     const bool breaks = (c.code >= 0x0a && c.code <= 0x0d) || (c.code >= 0x1c && c.code <= 0x1e) ||
                         c.code == 0x85 || c.code == 0x2028 || c.code == 0x2029;
     if (breaks) {

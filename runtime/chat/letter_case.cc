@@ -78,7 +78,7 @@ bool is_case_ignorable(uint32_t code) {
 Codes codes_of(const std::string& text) {
   Codes codes;
   for (size_t i = 0; i < text.size();) {
-    const DecodedChar c = decode_char(&text[i]);
+    const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
     codes.push_back(c.code);
     i += c.bytes;
   }
@@ -103,8 +103,10 @@ std::span<const utf8proc_int32_t> parts_of(uint32_t code, std::array<utf8proc_in
 void append_upper(std::string* out, uint32_t code) {
   std::array<utf8proc_int32_t, 8> buffer;
   const auto parts = parts_of(code, &buffer);
-  for (const auto part : parts) append_char(out, static_cast<uint32_t>(utf8proc_toupper(part)));
-  if (parts.empty()) append_char(out, static_cast<uint32_t>(utf8proc_toupper(signed_of(code))));
+  for (const auto part : parts)
+    tokenizer::append_char(out, static_cast<uint32_t>(utf8proc_toupper(part)));
+  if (parts.empty())
+    tokenizer::append_char(out, static_cast<uint32_t>(utf8proc_toupper(signed_of(code))));
 }
 
 void append_title(std::string* out, uint32_t code) {
@@ -113,36 +115,36 @@ void append_title(std::string* out, uint32_t code) {
   const auto parts = parts_of(code, &buffer);
   const auto title = code == kSharpS ? c : utf8proc_totitle(c);  // not the library's rare 'ẞ'
   if (parts.empty() || title != c || utf8proc_category(c) == UTF8PROC_CATEGORY_LT)
-    return append_char(out, static_cast<uint32_t>(title));
+    return tokenizer::append_char(out, static_cast<uint32_t>(title));
   bool begun = false;
   for (const auto part : parts) {
     const auto code_of_part = static_cast<uint32_t>(part);
     if (!begun) {
-      append_char(out, static_cast<uint32_t>(utf8proc_totitle(part)));
+      tokenizer::append_char(out, static_cast<uint32_t>(utf8proc_totitle(part)));
       begun = utf8proc_totitle(part) != part || parts.size() == 1;
     } else {
-      append_char(out, code_of_part == kIota ? kIotaBelow : code_of_part);
+      tokenizer::append_char(out, code_of_part == kIota ? kIotaBelow : code_of_part);
     }
   }
 }
 
 // Appends the lower case of text[i].
 void append_lower(std::string* out, std::span<const uint32_t> text, size_t i) {
-  if (text[i] != kSigma) return append_lowercase(out, text[i]);
+  if (text[i] != kSigma) return tokenizer::append_lowercase(out, text[i]);
   size_t before = i, after = i + 1;
   while (before > 0 && is_case_ignorable(text[before - 1])) --before;
   while (after < text.size() && is_case_ignorable(text[after])) ++after;
   const bool final =
       before > 0 && is_cased(text[before - 1]) && (after == text.size() || !is_cased(text[after]));
-  if (final) return append_char(out, kFinalSigma);
-  append_lowercase(out, kSigma);
+  if (final) return tokenizer::append_char(out, kFinalSigma);
+  tokenizer::append_lowercase(out, kSigma);
 }
 
 bool ends_word(uint32_t code) {
   if (code < 0x80 && std::string_view("-({[<").find(static_cast<char>(code)) != std::string::npos)
     return true;
   std::string character;
-  append_char(&character, code);
+  tokenizer::append_char(&character, code);
   return leading_space(character) > 0;
 }
 

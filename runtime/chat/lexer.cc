@@ -179,7 +179,7 @@ class Lexer {
       add(Token::Kind::kOperator, std::string(sign));
       return pass(at_ + sign.size());
     }
-    const DecodedChar character = decode_char(&source_[at_]);
+    const tokenizer::DecodedChar character = tokenizer::decode_char(&source_[at_]);
     fail(fmt::format("'{}' in a tag", source_.substr(at_, character.bytes)));
   }
 
@@ -270,7 +270,7 @@ class Lexer {
     }
     if (code > 0x10ffff || (code >= 0xd800 && code < 0xe000))
       fail("an escape that is not a character");
-    append_char(text, code);
+    tokenizer::append_char(text, code);
     return i + 1 + digits;
   }
 
@@ -286,7 +286,7 @@ class Lexer {
 size_t leading_space(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
-    const DecodedChar c = decode_char(&text[i]);
+    const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
     if (!is_space(c.code)) break;
     i += c.bytes;
   }
@@ -296,8 +296,8 @@ size_t leading_space(std::string_view text) {
 size_t trailing_space(std::string_view text) {
   const size_t size = text.size();
   while (!text.empty()) {
-    const size_t begin = last_char_begin(text);
-    if (!is_space(decode_char(&text[begin]).code)) break;
+    const size_t begin = tokenizer::last_char_begin(text);
+    if (!is_space(tokenizer::decode_char(&text[begin]).code)) break;
     text = text.substr(0, begin);
   }
   return size - text.size();

@@ -44,12 +44,12 @@ std::string stripped(Budget& budget,
     return set->as_text().find(character) != std::string::npos;
   };
   while (left && !rest.empty()) {
-    const size_t bytes = decode_char(rest.data()).bytes;
+    const size_t bytes = tokenizer::decode_char(rest.data()).bytes;
     if (!in_set(rest.substr(0, bytes))) break;
     rest.remove_prefix(bytes);
   }
   while (right && !rest.empty()) {
-    const size_t begin = last_char_begin(rest);
+    const size_t begin = tokenizer::last_char_begin(rest);
     if (!in_set(rest.substr(begin))) break;
     rest = rest.substr(0, begin);
   }
@@ -243,7 +243,7 @@ Value text_method(Budget& budget,
   if (name == "isdigit") {
     bool other = false;  // a number that is not a decimal digit, such as '²' and '½'
     for (size_t i = 0; i < text.size();) {
-      const DecodedChar c = decode_char(&text[i]);
+      const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
       if (!is_decimal_digit(c.code) && !is_other_number(c.code)) return Value::boolean(false);
       other |= !is_decimal_digit(c.code);
       i += c.bytes;

@@ -118,7 +118,7 @@ std::vector<std::string> characters(Budget& budget, const std::string& text) {
   budget.step(length_of(Value::text(text)));
   std::vector<std::string> all;
   for (size_t i = 0; i < text.size();) {
-    const uint32_t bytes = decode_char(&text[i]).bytes;
+    const uint32_t bytes = tokenizer::decode_char(&text[i]).bytes;
     all.push_back(text.substr(i, bytes));
     i += bytes;
   }
@@ -195,8 +195,8 @@ Value element_of(Budget& budget, const Value& object, const Value& index) {
     auto position = index_of(index.as_integer(), static_cast<size_t>(length_of(object)));
     if (!position) return Value::undefined(index.shown());
     size_t at = 0;
-    for (; *position > 0; --*position) at += decode_char(&text[at]).bytes;
-    return budget.text(text.substr(at, decode_char(&text[at]).bytes));
+    for (; *position > 0; --*position) at += tokenizer::decode_char(&text[at]).bytes;
+    return budget.text(text.substr(at, tokenizer::decode_char(&text[at]).bytes));
   }
   return Value::undefined(index.shown());
 }

@@ -227,7 +227,7 @@ void append_quoted(const std::string& text, std::string* out) {
   *out += mark;
   for (size_t i = 0; i < text.size();) {
     check_length(*out);
-    const DecodedChar c = decode_char(&text[i]);
+    const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
     if (c.code == static_cast<unsigned char>(mark) || c.code == '\\') {
       *out += '\\';
       *out += text[i];
@@ -439,13 +439,13 @@ class JsonWriter {
     out += '"';
     for (size_t i = 0; i < text.size();) {
       check_length(out);
-      const DecodedChar c = decode_char(&text[i]);
+      const tokenizer::DecodedChar c = tokenizer::decode_char(&text[i]);
       character(c, std::string_view(text).substr(i, c.bytes));
       i += c.bytes;
     }
     out += '"';
   }
-  void character(DecodedChar c, std::string_view bytes) {
+  void character(tokenizer::DecodedChar c, std::string_view bytes) {
     switch (c.code) {
       case '"': out += "\\\""; return;
       case '\\': out += "\\\\"; return;

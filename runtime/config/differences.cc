@@ -10,7 +10,7 @@
 #include "runtime/config/schema.h"
 #include "runtime/config/to_proto.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -142,4 +142,4 @@ bool is_named(const std::string& path, const std::vector<std::string>& names) {
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -7,7 +7,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // What it means for a run that resumes from a checkpoint if a field has another value: see Change
 // in schema/options.proto.
@@ -36,4 +36,4 @@ std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& n
 // Whether `path` is one of `names` or is inside a section that is.
 bool is_named(const std::string& path, const std::vector<std::string>& names);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

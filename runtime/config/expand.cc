@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/to_proto.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -98,4 +98,4 @@ void expand_model(const ModelSource& model_in, Message* config) {
   expand_images(found.images, config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

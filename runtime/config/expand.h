@@ -5,7 +5,7 @@
 
 #include "runtime/config/parse.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // If `config`, a RunConfig, has model.from, reads that folder with `model_in`. The folder's model
 // becomes the config's, except for fields that the config sets itself. If not given,
@@ -14,4 +14,4 @@ namespace lockstep {
 // of another model, and passes on what model_in throws.
 void expand_model(const ModelSource& model_in, google::protobuf::Message* config);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -13,7 +13,7 @@
 #include "runtime/config/overrides.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::EnumValueDescriptor;
@@ -247,4 +247,4 @@ std::vector<FieldMatch> fields_named_nearly(std::string_view flag,
   return name.empty() ? std::vector<FieldMatch>{} : fields_named_by(name, value, config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

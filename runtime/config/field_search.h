@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::config {
 
 struct FieldMatch {
   std::string path;  // "train.epochs"; of a section, "optimizer.adamw"
@@ -37,4 +37,4 @@ std::string plain_flag(std::string_view flag);
 // is.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

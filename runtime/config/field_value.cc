@@ -12,7 +12,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::EnumValueDescriptor;
@@ -158,4 +158,4 @@ void add_element(const std::string& path,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Sets a field that is neither a list nor a section. Text is taken literally, and an enum is
 // matched by name in any case. `path` names the field in errors. Throws ConfigError.
@@ -21,4 +21,4 @@ void add_element(const std::string& path,
                  const google::protobuf::FieldDescriptor& field,
                  google::protobuf::Message* message);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Flags of other programs that stand for a field of several sections, by the field's name, or for
 // one field, by its path; perhaps with the value that they mean.
@@ -126,4 +126,4 @@ inline constexpr TypeOfOthers kTypesOfOthers[] = {
     {"full", "fp32"},
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::config

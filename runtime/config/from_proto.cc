@@ -15,7 +15,7 @@
 #include "runtime/config/run_config_visits.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -182,4 +182,4 @@ RunConfig from_proto(const Message& message) {
   return config;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -4,7 +4,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Converts `message`, a RunConfig, to the structs. Fields that are not set get their defaults.
 // Throws ConfigError for a value outside its limit, for a field that is set but does not apply, and
@@ -12,4 +12,4 @@ namespace lockstep {
 // validate().
 RunConfig from_proto(const google::protobuf::Message& message);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

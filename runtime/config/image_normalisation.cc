@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // One value per channel: as configured, or the default.
@@ -29,4 +29,4 @@ ImageNormalisation normalisation_of(const DataConfig& data, size_t channels) {
           per_channel("data.image.std", data.image.std, {0.229f, 0.224f, 0.225f}, channels)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

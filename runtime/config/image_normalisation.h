@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Each channel of a pixel becomes (byte / 255 - mean) / std.
 struct ImageNormalisation {
@@ -20,4 +20,4 @@ struct ImageNormalisation {
 // values.
 ImageNormalisation normalisation_of(const DataConfig& data, size_t channels);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -15,7 +15,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/plain_text.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -284,4 +284,4 @@ void read_json_config(std::string_view text, const std::string& origin, Message*
   Reader(text, origin).read(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Reads a JSON object as a RunConfig, in protobuf's JSON mapping: sections are objects, names are
 // the schema's or in lowerCamelCase, enums are their names as text, null is a field's default, and
@@ -16,4 +16,4 @@ void read_json_config(std::string_view text,
                       const std::string& origin,
                       google::protobuf::Message* config);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -5,7 +5,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // A template, so that the message prints a float 0.1f as 0.1. A NaN compares false, and an infinite
@@ -53,4 +53,4 @@ void check_limit(std::string_view field, double value, const RealLimit& limit) {
   check_real(field, value, limit);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

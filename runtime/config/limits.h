@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // low <= value <= high.
 struct IntegerLimit {
@@ -49,4 +49,4 @@ void check_limit(std::string_view field, int64_t value, const IntegerLimit& limi
 void check_limit(std::string_view field, float value, const RealLimit& limit);
 void check_limit(std::string_view field, double value, const RealLimit& limit);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

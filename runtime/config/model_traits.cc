@@ -5,7 +5,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 std::string ModelTraits::describe_count(const char* field_name,
                                         int64_t count,
@@ -28,4 +28,4 @@ void ModelTraits::refuse(const char* field_name,
   throw ConfigError("{}; allowed: {}", describe_count(field_name, count, what), allowed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

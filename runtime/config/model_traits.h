@@ -10,7 +10,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // The input of a sample: features (F) f32, tokens (T) i32, or pixels (H, W, C) u8.
 enum class ModelInput { kFeatures, kTokens, kImages };
@@ -91,4 +91,4 @@ struct ModelTraits {
                            const std::string& allowed) const;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::config

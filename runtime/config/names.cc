@@ -10,7 +10,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -205,4 +205,4 @@ std::string unknown_enum_message(const FieldDescriptor& field, std::string_view 
   return fmt::format("value is {};{} allowed: {}", in_quotes(value), hint, describe_type(field));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

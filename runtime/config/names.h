@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // A field of the schema with its path from the root: "model.gpt.width".
 struct SchemaField {
@@ -49,4 +49,4 @@ std::string unknown_field_message(const google::protobuf::Descriptor& type,
 std::string unknown_enum_message(const google::protobuf::FieldDescriptor& field,
                                  std::string_view value);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -12,7 +12,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 constexpr std::string_view kConfig = "a config in protobuf text format or JSON";
@@ -192,4 +192,4 @@ std::string name_other_format(std::string_view text,
                      format.remedy);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Throws ConfigError if the first bytes show that a file is no text, or not in UTF-8.
 void refuse_binary_config(std::string_view text, const std::string& origin);
@@ -15,4 +15,4 @@ std::string name_other_format(std::string_view text,
                               const std::string& origin,
                               std::string_view error);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -14,7 +14,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -195,4 +195,4 @@ void apply_override(const std::string& assignment, Message* config) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

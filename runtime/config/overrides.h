@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Applies one "path.to.field=value" to `message`, a RunConfig. Everything after the first '=' is
 // the value. Sections on the path are created, and a path through a member of a oneof switches to
@@ -17,4 +17,4 @@ namespace lockstep {
 // Throws ConfigError "--set PATH=VALUE: ..." or "PATH: value is ...; allowed: ...".
 void apply_override(const std::string& assignment, google::protobuf::Message* message);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -15,7 +15,7 @@
 #include "runtime/config/to_proto.h"
 #include "runtime/config/validate.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 namespace {
 
@@ -120,4 +120,4 @@ void validate_for_ranks(const RunConfig& config, int ranks) {
 
 std::string to_text(const RunConfig& config) { return print_text(*to_proto(config)); }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

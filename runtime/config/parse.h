@@ -10,7 +10,7 @@
 #include "runtime/config/image_normalisation.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // The contents of a folder that model.from names.
 struct FoundModel {
@@ -60,4 +60,4 @@ void validate_for_ranks(const RunConfig& config, int ranks);
 // Prints every field except those that do not apply, such as schedule.gamma with most kinds.
 std::string to_text(const RunConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

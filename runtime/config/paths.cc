@@ -10,7 +10,7 @@
 #include "runtime/config/text.h"
 #include "runtime/config/to_proto.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,4 +83,4 @@ std::string recorded_text(const RunConfig& config) {
   return print_text(*message);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

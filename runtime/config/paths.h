@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // `path` from the root, without "." and "..". Links stay as they are named. Empty if `path` is.
 std::string absolute_path(const std::string& path);
@@ -20,4 +20,4 @@ bool same_path(const std::string& one, const std::string& other);
 // data.dir, which is absolute.
 std::string recorded_text(const RunConfig& config);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

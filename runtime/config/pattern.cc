@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 struct Pattern::Expression {
   std::regex regex;
@@ -57,4 +57,4 @@ bool Pattern::found_in(const std::string& name) const {
   return std::regex_search(name, expression_->regex);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

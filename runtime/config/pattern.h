@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // The ECMAScript expression of the field at `path`, which is searched for in names. A search takes
 // polynomial time, whatever the expression.
@@ -22,4 +22,4 @@ class Pattern {
   std::unique_ptr<const Expression> expression_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::config

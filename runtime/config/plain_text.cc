@@ -8,7 +8,7 @@
 #include "runtime/base/lines.h"
 #include "runtime/base/odd_characters.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text, size_t at, const std::string& origin) {
@@ -69,4 +69,4 @@ std::string place_in(std::string_view text, size_t offset) {
                      offset - (before.rfind('\n') + 1) + 1);  // npos + 1 is 0
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // The text with "\n" at the end of each line and without a byte order mark.
 std::string with_plain_lines(std::string_view text);
@@ -17,4 +17,4 @@ void refuse_odd_characters(std::string_view text, const std::string& origin);
 // "LINE:COLUMN" of an offset, from 1, in bytes.
 std::string place_in(std::string_view text, size_t offset);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

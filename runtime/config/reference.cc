@@ -12,7 +12,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::EnumValueDescriptor;
@@ -180,4 +180,4 @@ std::string first_sentence(const std::string& text) {
   return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::config {
 
 struct ValueReference {
   std::string name;   // "TREE"
@@ -45,4 +45,4 @@ std::string first_sentence(const std::string& text);
 // The page configs/FIELDS.md.
 std::string reference_page();
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/reference.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 constexpr const char* kBeginning = R"(# Every field of a config
@@ -120,4 +120,4 @@ std::string reference_page() {
   return page;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -10,7 +10,7 @@
 
 #include "runtime/config/run_config_structs.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // The name in a config of the oneof member that `section` holds: "gpt", "adamw".
 template <typename... Members>
@@ -31,4 +31,4 @@ inline int residual_groups(const RunConfig& config) {
   return static_cast<int>(groups > 0 ? groups : config.train.lanes);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

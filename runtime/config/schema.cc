@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -75,4 +75,4 @@ std::string when_words(const std::string& section, const FieldDescriptor& field)
   return fmt::format("only with {}.{} {}", section, when.field(), when.value());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -13,7 +13,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/schema/options.pb.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // A serialised FileDescriptorSet, which generator/ writes.
 extern const char kSchemaBytes[];
@@ -40,4 +40,4 @@ bool applies(const google::protobuf::Message& message,
 // schedule.kind STEP".
 std::string when_words(const std::string& section, const google::protobuf::FieldDescriptor& field);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -3,7 +3,7 @@
 
 #include "runtime/config/model_traits.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 enum class Task {
   kOther,    // language modelling, which has its perplexity, or nothing
@@ -51,4 +51,4 @@ inline bool smaller_is_better(EvalConfig::Metric metric) {
   return metric == EvalConfig::Metric::kLoss || metric == EvalConfig::Metric::kMeanAbsoluteError;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

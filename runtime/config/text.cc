@@ -16,7 +16,7 @@
 #include "runtime/config/schema.h"
 #include "runtime/config/text_error.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Message;
@@ -135,4 +135,4 @@ std::string print_with_origins(const Message& all, const Message& given) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

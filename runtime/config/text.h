@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::config {
 
 inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 
@@ -27,4 +27,4 @@ std::string print_text(const google::protobuf::Message& message);
 std::string print_with_origins(const google::protobuf::Message& all,
                                const google::protobuf::Message& given);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -11,7 +11,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // The strings between double quotes in a message of the library.
@@ -182,4 +182,4 @@ std::string describe_text_error(std::string_view text,
   return fmt::format("{}:{}: {}", line_number, offset - line_begin + 1, *explained);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Rewrites an error of protobuf's text parser as "LINE:COLUMN: ...", counted from 1, in bytes,
 // pointing at the offending name or value, with the field and what is allowed if they are known.
@@ -14,4 +14,4 @@ std::string describe_text_error(std::string_view text,
                                 int column,
                                 const std::string& message);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -11,7 +11,7 @@
 #include "runtime/config/run_config_visits.h"
 #include "runtime/config/schema.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -102,4 +102,4 @@ std::unique_ptr<Message> to_proto(const RunConfig& config, Sections sections) {
   return message;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Which of the sections with presence IF_CHANGED are written.
 enum class Sections { kChanged, kAll };
@@ -16,4 +16,4 @@ enum class Sections { kChanged, kAll };
 std::unique_ptr<google::protobuf::Message> to_proto(const RunConfig& config,
                                                     Sections sections = Sections::kChanged);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

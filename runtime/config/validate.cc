@@ -13,7 +13,7 @@
 #include "runtime/config/names.h"
 #include "runtime/config/pattern.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 void validate_name(const std::string& name) {
@@ -177,7 +177,7 @@ void validate_wire(const CommConfig& comm) {
   if (comm.wire_dtype == CommConfig::WireType::kFp32 || comm.order == CommConfig::Order::kTree)
     return;
   refuse_value("comm.wire_dtype",
-               name_of(comm.wire_dtype),
+               lockstep::name_of(comm.wire_dtype),
                "FP32 with comm.order FAST (the library would add in the transmitted type)");
 }
 
@@ -301,4 +301,4 @@ void validate(const RunConfig& config) {
   validate_execution(config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

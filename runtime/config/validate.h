@@ -2,7 +2,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Checks beyond the range of a single number that do not depend on the model: spelling, fields that
 // must be given, and relations between fields. Throws ConfigError. Opens no data file.
@@ -15,4 +15,4 @@ void require_residual_groups(const RunConfig& config, int ranks);
 // Checks the schedule against the length of the run, once it is known; a config may give epochs.
 void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -65,26 +65,28 @@ class Mapping {
 };
 
 // Runs the work anew each time, because recording brings no gain on the CPU.
-class PlainWork final : public RepeatedWork {
+class PlainWork final : public exec::RepeatedWork {
  public:
   void run(const std::function<void()>& work) override { work(); }
 };
 
-class PlainUpdate final : public FlatUpdate {
+class PlainUpdate final : public exec::FlatUpdate {
  public:
-  PlainUpdate(std::span<const OptimizerUpdate> updates, std::vector<OptimizerSlice> slices)
+  PlainUpdate(std::span<const exec::OptimizerUpdate> updates,
+              std::vector<exec::OptimizerSlice> slices)
       : updates_(updates), slices_(std::move(slices)) {}
   void run() override {
-    for (const OptimizerSlice& slice : slices_) optimizer_update(updates_[slice.group], slice);
+    for (const exec::OptimizerSlice& slice : slices_)
+      optimizer_update(updates_[slice.group], slice);
   }
 
  private:
-  std::span<const OptimizerUpdate> updates_;
-  std::vector<OptimizerSlice> slices_;
+  std::span<const exec::OptimizerUpdate> updates_;
+  std::vector<exec::OptimizerSlice> slices_;
 };
 
 // The CPU reads the host's memory directly, so copies are made at once.
-class PlainUploads final : public BatchUploads {
+class PlainUploads final : public exec::BatchUploads {
  public:
   void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
@@ -95,9 +97,9 @@ class PlainUploads final : public BatchUploads {
   void finish() override {}
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public exec::Backend {
  public:
-  const OpSet& ops() const override { return op_set(); }
+  const exec::OpSet& ops() const override { return op_set(); }
 
   void reserve(size_t) override {}
   std::byte* allocate(size_t bytes, const char* what, Place) override {
@@ -106,14 +108,16 @@ class CpuBackend final : public Backend {
   }
   size_t allocated_bytes() const override { return allocated_bytes_; }
 
-  void begin_lane(const LaneContext&) override {}
+  void begin_lane(const graph::LaneContext&) override {}
   void* launch_context() override { return nullptr; }
-  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
-                                          std::vector<OptimizerSlice> slices) override {
+  std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
+                                                std::vector<exec::OptimizerSlice> slices) override {
     return std::make_unique<PlainUpdate>(updates, std::move(slices));
   }
 
-  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+  void newton_schulz(float* matrix,
+                     const exec::NewtonSchulz& shape,
+                     std::byte* workspace) override {
     ExactSum squares;
     cpu::add_squares(matrix, shape.elements(), &squares);
     cpu::newton_schulz(matrix, shape, std::sqrt(squares.value()), workspace);
@@ -121,7 +125,7 @@ class CpuBackend final : public Backend {
 
   double peak_flops() override { return measure_peak_flops() * compute_threads(); }
 
-  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     cpu::tree_sum(terms, out, n);
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
@@ -132,8 +136,8 @@ class CpuBackend final : public Backend {
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
-  BatchUploads& uploads() override { return uploads_; }
-  PowerSgdProducts& power_sgd() override { return power_sgd_; }
+  exec::BatchUploads& uploads() override { return uploads_; }
+  collectives::PowerSgdProducts& power_sgd() override { return power_sgd_; }
 
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
@@ -141,7 +145,9 @@ class CpuBackend final : public Backend {
     *out = content_hash(reinterpret_cast<const float*>(x), n, first_index);
   }
 
-  std::unique_ptr<RepeatedWork> repeated_work() override { return std::make_unique<PlainWork>(); }
+  std::unique_ptr<exec::RepeatedWork> repeated_work() override {
+    return std::make_unique<PlainWork>();
+  }
 
   void mark(Mark mark) override { marks_[static_cast<size_t>(mark)] = now_ms(); }
   double reduce_ms() override { return marks_[1] - marks_[0]; }
@@ -174,12 +180,12 @@ class CpuBackend final : public Backend {
 
 }  // namespace
 
-const OpSet& op_set() {
-  static const OpSet ops = {
+const exec::OpSet& op_set() {
+  static const exec::OpSet ops = {
       "cpu", all_implementations(), false, 0, 1, 4096, SIZE_MAX, newton_schulz_bytes};
   return ops;
 }
 
-std::unique_ptr<Backend> make_backend() { return std::make_unique<CpuBackend>(); }
+std::unique_ptr<exec::Backend> make_backend() { return std::make_unique<CpuBackend>(); }
 
 }  // namespace lockstep::cpu

@@ -8,9 +8,9 @@
 namespace lockstep::cpu {
 
 // The op kernels of the CPU.
-const OpSet& op_set();
+const exec::OpSet& op_set();
 
 // Returns a backend that computes in this process, on compute_threads() threads.
-std::unique_ptr<Backend> make_backend();
+std::unique_ptr<exec::Backend> make_backend();
 
 }  // namespace lockstep::cpu

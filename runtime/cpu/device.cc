@@ -6,25 +6,25 @@
 namespace lockstep::cpu {
 namespace {
 
-class Cpu final : public Device {
+class Cpu final : public exec::Device {
  public:
-  const OpSet& ops() const override { return op_set(); }
+  const exec::OpSet& ops() const override { return op_set(); }
   std::string description() const override { return "cpu"; }
   size_t free_bytes() const override { return 0; }
-  std::unique_ptr<Backend> make_backend(const BackendRequest&) override {
+  std::unique_ptr<exec::Backend> make_backend(const exec::BackendRequest&) override {
     return cpu::make_backend();
   }
-  Communicator& connect(Communicator& control,
-                        Backend&,
-                        const Topology&,
-                        const ConnectRequest&) override {
+  collectives::Communicator& connect(collectives::Communicator& control,
+                                     exec::Backend&,
+                                     const collectives::Topology&,
+                                     const exec::ConnectRequest&) override {
     return control;
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_device() { return std::make_unique<Cpu>(); }
+std::unique_ptr<exec::Device> make_device() { return std::make_unique<Cpu>(); }
 
 bool has_bf16_unit() { return amx_bf16x3_kernels() != nullptr; }
 

@@ -5,7 +5,7 @@
 
 namespace lockstep::cpu {
 
-std::unique_ptr<Device> make_device();
+std::unique_ptr<exec::Device> make_device();
 
 // Whether this processor has a matrix unit for bfloat16, for which execution.bf16x3 is meant.
 bool has_bf16_unit();

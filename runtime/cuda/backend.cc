@@ -31,7 +31,7 @@ namespace {
 // Alignment of the operands of Matmul, in bytes.
 constexpr size_t kOperandAlignment = 16;
 
-class EagerWork final : public RepeatedWork {
+class EagerWork final : public exec::RepeatedWork {
  public:
   void run(const std::function<void()>& work) override { work(); }
 };
@@ -93,7 +93,7 @@ class StreamEvent {
 };
 
 // Copies on a separate stream.
-class StreamUploads final : public BatchUploads {
+class StreamUploads final : public exec::BatchUploads {
  public:
   StreamUploads(int device, Stream work) : work_(work), copies_(device) {}
   void copy_ahead(const std::byte* from, std::byte* to, size_t bytes) override {
@@ -123,9 +123,9 @@ class Gpu final : public CudaBackend {
         power_sgd_(stream_.get()),
         recorder_(stream_.get()) {}
 
-  const OpSet& ops() const override { return op_set(); }
+  const exec::OpSet& ops() const override { return op_set(); }
 
-  void warm_up(const Graph& graph) override {
+  void warm_up(const graph::Graph& graph) override {
     cuda::warm_up(graph, options_.tf32, options_.record_graphs ? &recorder_ : nullptr, stream());
   }
   void reserve(size_t device_bytes) override {
@@ -154,22 +154,22 @@ class Gpu final : public CudaBackend {
   void copy(const std::byte* from, std::byte* to, size_t bytes) override {
     LOCKSTEP_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()));
   }
-  BatchUploads& uploads() override { return uploads_; }
-  PowerSgdProducts& power_sgd() override { return power_sgd_; }
+  exec::BatchUploads& uploads() override { return uploads_; }
+  collectives::PowerSgdProducts& power_sgd() override { return power_sgd_; }
 
-  void begin_lane(const LaneContext& lane) override {
+  void begin_lane(const graph::LaneContext& lane) override {
     LOCKSTEP_CUDA(
         cudaMemcpyAsync(&workspace_->lane, &lane, sizeof(lane), cudaMemcpyHostToDevice, stream()));
   }
   void* launch_context() override { return &*context_; }
 
-  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
-                                          std::vector<OptimizerSlice> slices) override {
+  std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
+                                                std::vector<exec::OptimizerSlice> slices) override {
     return make_flat_update(
         updates, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
   }
 
-  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     cuda::tree_sum(terms, out, n, stream());
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
@@ -201,7 +201,9 @@ class Gpu final : public CudaBackend {
 
   // Products for which cuBLASLt has no algorithm, or whose operands are not aligned for it, use the
   // plain kernel.
-  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+  void newton_schulz(float* matrix,
+                     const exec::NewtonSchulz& shape,
+                     std::byte* workspace) override {
     const bool aligned = reinterpret_cast<uintptr_t>(matrix) % kOperandAlignment == 0;
     const auto multiply = [&](const Product& product, const ProductOperands& operands) {
       if (aligned && matmul_->supports(product)) return matmul_->run(product, operands);
@@ -214,7 +216,7 @@ class Gpu final : public CudaBackend {
     cuda::newton_schulz<BFloat16>(matrix, shape, false, workspace, stream(), multiply);
   }
 
-  std::unique_ptr<RepeatedWork> repeated_work() override {
+  std::unique_ptr<exec::RepeatedWork> repeated_work() override {
     if (!options_.record_graphs) return std::make_unique<EagerWork>();
     return recorder_.repeated_work();
   }

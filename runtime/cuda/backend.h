@@ -19,7 +19,7 @@ struct BackendOptions {
 
 // The backend for one NVIDIA GPU. Everything is queued on one stream, in the order of the calls.
 // Repeated work runs directly the first time and is then recorded as a CUDA graph.
-class CudaBackend : public Backend {
+class CudaBackend : public exec::Backend {
  public:
   virtual Stream stream() = 0;
   // Sets a function that synchronize() calls repeatedly while it waits; the function may throw.

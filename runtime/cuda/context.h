@@ -18,12 +18,12 @@ struct LaunchContext {
   Matmul* matmul = nullptr;
   CudnnAttention* cudnn_attention = nullptr;
   CudnnConv2d* cudnn_conv2d = nullptr;
-  int capability = 0;                 // the GPU's compute capability: 90 for 9.0
-  bool tf32 = false;                  // products of floats may round to TF32
-  const LaneContext* lane = nullptr;  // in device memory: the current lane
+  int capability = 0;                        // the GPU's compute capability: 90 for 9.0
+  bool tf32 = false;                         // products of floats may round to TF32
+  const graph::LaneContext* lane = nullptr;  // in device memory: the current lane
 };
 
-inline LaunchContext& context_of(const OpCall& call) { return call.device<LaunchContext>(); }
-inline Stream stream_of(const OpCall& call) { return context_of(call).stream; }
+inline LaunchContext& context_of(const graph::OpCall& call) { return call.device<LaunchContext>(); }
+inline Stream stream_of(const graph::OpCall& call) { return context_of(call).stream; }
 
 }  // namespace lockstep::cuda

@@ -12,29 +12,31 @@ namespace lockstep::cuda {
 
 // One way to compute a half. The fields are those of Implementation; available may be null.
 struct Half {
-  void (*run)(const OpCall& call);
-  size_t (*workspace_bytes)(const OpCall& op) = [](const OpCall&) { return size_t{0}; };
-  bool (*supports)(const OpCall& op) = [](const OpCall&) { return true; };
-  bool (*available)(const OpCall& op) = nullptr;
+  void (*run)(const graph::OpCall& call);
+  size_t (*workspace_bytes)(const graph::OpCall& op) = [](const graph::OpCall&) {
+    return size_t{0};
+  };
+  bool (*supports)(const graph::OpCall& op) = [](const graph::OpCall&) { return true; };
+  bool (*available)(const graph::OpCall& op) = nullptr;
 };
 
 // A row for a pair, whose first half runs first. A table lists pairs in order of preference of the
 // first half, then of the second.
-template <OpKind kKind, const Half& kFirst, const Half& kSecond>
-constexpr Implementation both(const char* name) {
+template <graph::OpKind kKind, const Half& kFirst, const Half& kSecond>
+constexpr exec::Implementation both(const char* name) {
   return {kKind,
           name,
-          [](const OpCall& call) {
+          [](const graph::OpCall& call) {
             kFirst.run(call);
             kSecond.run(call);
           },
-          [](const OpCall& op) {
+          [](const graph::OpCall& op) {
             return std::max(kFirst.workspace_bytes(op), kSecond.workspace_bytes(op));
           },
-          [](const OpCall& op) { return kFirst.supports(op) && kSecond.supports(op); },
+          [](const graph::OpCall& op) { return kFirst.supports(op) && kSecond.supports(op); },
           kFirst.available == nullptr && kSecond.available == nullptr
               ? nullptr
-              : +[](const OpCall& op) {
+              : +[](const graph::OpCall& op) {
                   return (kFirst.available == nullptr || kFirst.available(op)) &&
                          (kSecond.available == nullptr || kSecond.available(op));
                 }};

@@ -5,14 +5,14 @@
 
 namespace lockstep::cuda {
 
-const OpSet& op_set() {
-  static const Implementations all[] = {
+const exec::OpSet& op_set() {
+  static const exec::Implementations all[] = {
 #define OP(stem, Stem) kCuda##Stem,
 #define CUDA_OP OP
 #include "runtime/graph/ops.def"
   };
-  static const OpSet ops = [] {
-    OpSet set = planned_ops();
+  static const exec::OpSet ops = [] {
+    exec::OpSet set = planned_ops();
     set.implementations = all;
     return set;
   }();

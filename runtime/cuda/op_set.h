@@ -5,6 +5,6 @@
 namespace lockstep::cuda {
 
 // The op implementations of the GPU.
-const OpSet& op_set();
+const exec::OpSet& op_set();
 
 }  // namespace lockstep::cuda

@@ -11,7 +11,7 @@
 
 namespace lockstep::cuda {
 
-class Recorder::Work final : public RepeatedWork {
+class Recorder::Work final : public exec::RepeatedWork {
  public:
   explicit Work(Recorder& recorder) : recorder_(recorder) {}
 
@@ -34,7 +34,9 @@ class Recorder::Work final : public RepeatedWork {
   Parts parts_;  // graphs, and the work that runs between them
 };
 
-std::unique_ptr<RepeatedWork> Recorder::repeated_work() { return std::make_unique<Work>(*this); }
+std::unique_ptr<exec::RepeatedWork> Recorder::repeated_work() {
+  return std::make_unique<Work>(*this);
+}
 
 void Recorder::record(const std::function<void()>& work, Parts& parts) {
   parts_ = &parts;

@@ -22,7 +22,7 @@ class Recorder {
 
   // The returned work runs directly the first time, when libraries initialise themselves; the
   // second time it is recorded, and from then on replayed.
-  std::unique_ptr<RepeatedWork> repeated_work();
+  std::unique_ptr<exec::RepeatedWork> repeated_work();
   // Runs `work` at once. While repeated work is being recorded, `work` runs again at every replay,
   // between two graphs: one with the work queued before it, one with the work queued after it.
   void outside(std::function<void()> work);

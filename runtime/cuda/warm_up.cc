@@ -16,13 +16,13 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int64_t kSize = 64;  // rows, columns, pixels times channels
-constexpr AttentionShape kAttention = {1, 128, 1, kSize, true};
+constexpr graph::AttentionShape kAttention = {1, 128, 1, kSize, true};
 constexpr int64_t kArrayBytes = 128 * kSize * 3 * 2;  // the largest array: attention's input
 
 // The types of the graph's ops of each kind.
-std::map<OpKind, std::set<DType>> types_by_kind(const Graph& graph) {
-  std::map<OpKind, std::set<DType>> types;
-  for (const Op& op : graph.ops) {
+std::map<graph::OpKind, std::set<DType>> types_by_kind(const graph::Graph& graph) {
+  std::map<graph::OpKind, std::set<DType>> types;
+  for (const graph::Op& op : graph.ops) {
     if (op.inputs.first() == kNoTensor) continue;
     const DType type = graph[op.inputs.first()].dtype;
     if (type == DType::kF32 || type == DType::kBF16 || type == DType::kF16)
@@ -32,8 +32,8 @@ std::map<OpKind, std::set<DType>> types_by_kind(const Graph& graph) {
 }
 
 // A 3x3 convolution of small images.
-Conv2dShape small_images() {
-  Conv2dShape shape{1, 8, 8, 16, 16, 3, 3};
+graph::Conv2dShape small_images() {
+  graph::Conv2dShape shape{1, 8, 8, 16, 16, 3, 3};
   shape.pad_h = shape.pad_w = 1;
   return shape;
 }
@@ -87,7 +87,7 @@ class SmallOps {
 
   // Records a graph, and replays it.
   void graph(Recorder& recorder) {
-    const std::unique_ptr<RepeatedWork> work = recorder.repeated_work();
+    const std::unique_ptr<exec::RepeatedWork> work = recorder.repeated_work();
     for (int i = 0; i < 2; ++i)
       work->run([&] { LOCKSTEP_CUDA(cudaMemsetAsync(arrays_[0], 0, kArrayBytes, stream_)); });
     LOCKSTEP_CUDA(cudaStreamSynchronize(stream_));  // before the graph is destroyed
@@ -119,17 +119,17 @@ class SmallOps {
 
 }  // namespace
 
-void warm_up(const Graph& graph, bool tf32, Recorder* recorder, Stream stream) {
+void warm_up(const graph::Graph& graph, bool tf32, Recorder* recorder, Stream stream) {
   const auto types = types_by_kind(graph);
   SmallOps small(tf32, stream);
-  const auto for_types = [&](OpKind kind, auto run) {
+  const auto for_types = [&](graph::OpKind kind, auto run) {
     const auto found = types.find(kind);
     if (found == types.end()) return;
     for (const DType type : found->second) run(type);
   };
-  for_types(OpKind::kLinear, [&](DType type) { small.product(type); });
-  for_types(OpKind::kAttention, [&](DType type) { small.attention(type); });
-  for (const OpKind kind : {OpKind::kConv2d, OpKind::kConv2dBatchNorm})
+  for_types(graph::OpKind::kLinear, [&](DType type) { small.product(type); });
+  for_types(graph::OpKind::kAttention, [&](DType type) { small.attention(type); });
+  for (const graph::OpKind kind : {graph::OpKind::kConv2d, graph::OpKind::kConv2dBatchNorm})
     for_types(kind, [&](DType type) { small.convolution(type); });
   if (recorder != nullptr) small.graph(*recorder);
   LOCKSTEP_CUDA(cudaStreamSynchronize(stream));

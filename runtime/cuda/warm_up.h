@@ -11,6 +11,6 @@ namespace lockstep::cuda {
 // graph's types on memory that is freed again; and CUDA graphs by one that `recorder` makes, unless
 // it is null. Afterwards, most of what these load and keep in the GPU's memory is there. cuDNN may
 // be missing. Queues the work on `stream` and waits for it. Throws Error.
-void warm_up(const Graph& graph, bool tf32, Recorder* recorder, Stream stream);
+void warm_up(const graph::Graph& graph, bool tf32, Recorder* recorder, Stream stream);
 
 }  // namespace lockstep::cuda

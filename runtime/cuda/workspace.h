@@ -22,10 +22,11 @@ struct Workspace {
   ExactSum squares[kSquaresBlocks];
   ContentHash hashes[kHashBlocks];
   uint32_t bit_checksums[kBitChecksumBlocks];
-  LaneContext lane;
-  MomentRounding rounding;
+  graph::LaneContext lane;
+  exec::MomentRounding rounding;
   PlacedSlice slices[kMaxSlices];
-  alignas(alignof(OptimizerUpdate)) std::byte updates[kMaxUpdateGroups * sizeof(OptimizerUpdate)];
+  alignas(alignof(
+      exec::OptimizerUpdate)) std::byte updates[kMaxUpdateGroups * sizeof(exec::OptimizerUpdate)];
 };
 inline constexpr size_t kWorkspaceBytes = (sizeof(Workspace) + 255) / 256 * 256;
 

@@ -8,7 +8,7 @@
 #include "runtime/base/text.h"
 #include "runtime/data/sample_order.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 void add_largest(const std::vector<std::byte>& values,
@@ -77,4 +77,4 @@ std::string what_is_large(const LargestNumbers& largest) {
   return inputs && targets ? "inputs and targets" : inputs ? "inputs" : targets ? "targets" : "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

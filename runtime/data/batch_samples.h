@@ -10,7 +10,7 @@
 
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct TrainingOrder {
   uint64_t seed = 0;
@@ -46,4 +46,4 @@ std::string words_for(const LargestNumbers& largest, const Dataset& dataset);
 // "inputs", "targets" or "inputs and targets": those that are large; empty if none is.
 std::string what_is_large(const LargestNumbers& largest);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The 32-bit number at `offset`, most significant byte first.
 inline int64_t big_endian_32(std::span<const std::byte> bytes, size_t offset) {
@@ -14,4 +14,4 @@ inline int64_t big_endian_32(std::span<const std::byte> bytes, size_t offset) {
   return value;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

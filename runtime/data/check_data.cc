@@ -10,29 +10,29 @@
 #include "runtime/data/format.h"
 #include "runtime/data/ordered.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 void check_range(const char* field, const std::vector<float>& range) {
   if (range.size() == 2 && range[0] <= range[1]) return;
-  refuse_value(field,
-               fmt::format("[{}]", fmt::join(range, ", ")),
-               "two numbers, the first at most as large as the second");
+  config::refuse_value(field,
+                       fmt::format("[{}]", fmt::join(range, ", ")),
+                       "two numbers, the first at most as large as the second");
 }
 
 void check_image(const ImageConfig& image) {
   if (image.resize != 0 && image.resize < image.size)
-    refuse_value("data.image.resize",
-                 image.resize,
-                 fmt::format("0, or at least data.image.size ({})", image.size));
+    config::refuse_value("data.image.resize",
+                         image.resize,
+                         fmt::format("0, or at least data.image.size ({})", image.size));
 }
 
 // Diffusion models generate images, so the scale of their pixels is fixed.
-void check_scale(const DataConfig& data, const ModelTraits& model) {
+void check_scale(const DataConfig& data, const config::ModelTraits& model) {
   for (const auto& [field, given] : {std::pair("data.image.mean", &data.image.mean),
                                      std::pair("data.image.std", &data.image.std)}) {
     if (!given->empty())
-      refuse_value(
+      config::refuse_value(
           field,
           fmt::format("[{}]", fmt::join(*given, ", ")),
           fmt::format("unset with model.{}, whose pixels are always in [-1, 1]", model.section));
@@ -54,19 +54,20 @@ void validate_data(const RunConfig& config) {
   check_image(config.data.image);
   check_augment(config.data.augment);
   if (config.eval.every > 0 && !format->has_eval())
-    refuse_value(
+    config::refuse_value(
         "eval.every", config.eval.every, "0, because the data section has no evaluation data");
 }
 
-void require_format_for_model(const DataConfig& data, const ModelTraits& model) {
+void require_format_for_model(const DataConfig& data, const config::ModelTraits& model) {
   const std::unique_ptr<const DataFormat> format = format_of(data);
-  const std::string section = "data." + name_of(data.source);
+  const std::string section = "data." + config::name_of(data.source);
   if (!format->supports(model.input))
-    refuse_value("data",
-                 section,
-                 fmt::format("{} with {}",
-                             formats_for(model),
-                             model.wants_images() ? "an image model" : "model." + model.section));
+    config::refuse_value(
+        "data",
+        section,
+        fmt::format("{} with {}",
+                    formats_for(model),
+                    model.wants_images() ? "an image model" : "model." + model.section));
   format->check_for_model(model);
   check_order(data, model);
   if (model.diffusion) check_scale(data, model);
@@ -79,4 +80,4 @@ void require_format_for_model(const DataConfig& data, const ModelTraits& model) 
                       section);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,13 +3,13 @@
 
 #include "runtime/config/model_traits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Checks the data section by itself (values, fields that exclude each other) and against the other
 // sections. Throws ConfigError.
 void validate_data(const RunConfig& config);
 
 // Checks that the model can be trained on this kind of data. Throws ConfigError.
-void require_format_for_model(const DataConfig& data, const ModelTraits& model);
+void require_format_for_model(const DataConfig& data, const config::ModelTraits& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

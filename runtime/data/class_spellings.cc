@@ -6,7 +6,7 @@
 
 #include "runtime/base/names.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 enum AnswerKind { kAnyKind, kTruth, kYesNo, kSwitch };
@@ -90,4 +90,4 @@ std::vector<std::string> ClassSpellings::names() const {
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

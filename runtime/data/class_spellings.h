@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Names are compared in Unicode's composed form. Besides, labels that are all answers of one kind
 // are compared without case and surrounding blanks: true and false, yes and no, or on and off. Then
@@ -38,4 +38,4 @@ class ClassSpellings {
   bool merges_ = false;  // a class has several spellings
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

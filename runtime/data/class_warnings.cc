@@ -12,7 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kShown = 5;         // classes that a message lists
@@ -300,4 +300,4 @@ std::string look_alike_note(const std::string& name, const std::vector<std::stri
                      spell_out(*found));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 
 #include "runtime/data/label_counts.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct ClassLabels {
   std::string where = {};               // their file, column or section, for messages
@@ -46,4 +46,4 @@ std::string numbering_note(const LabelCounts& labels);
 // The end of an error about a name that is no class: the class that it looks like, or "".
 std::string look_alike_note(const std::string& name, const std::vector<std::string>& classes);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -17,11 +17,11 @@
 #include "runtime/data/target_warnings.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 OpenedSource open_source(const DataConfig& config,
-                         const ModelTraits& model,
+                         const config::ModelTraits& model,
                          uint64_t seed,
                          bool need_train) {
   require_format_for_model(config, model);
@@ -31,13 +31,16 @@ OpenedSource open_source(const DataConfig& config,
 }
 
 // Throws ConfigError if samples have only a row of tokens, but the model needs segments too.
-void check_samples(const DataConfig& config, const ModelTraits& model, const Dataset* dataset) {
-  if (dataset == nullptr || model.input != ModelInput::kTokens || !takes_segments(model)) return;
+void check_samples(const DataConfig& config,
+                   const config::ModelTraits& model,
+                   const Dataset* dataset) {
+  if (dataset == nullptr || model.input != config::ModelInput::kTokens || !takes_segments(model))
+    return;
   const SampleSpec& input = dataset->input();
   if (input.shape.rank() == 2 && input.shape[0] == kTextRows) return;
   throw ConfigError(
       "data.{}: its samples fit only causal language models; model.{} needs another data source",
-      name_of(config.source),
+      config::name_of(config.source),
       model.section);
 }
 
@@ -54,7 +57,7 @@ void apply_strict(const DataConfig& config, const DataSummary& summary) {
 
 OpenedData samples_of(OpenedSource source,
                       const DataConfig& config,
-                      const ModelTraits& model,
+                      const config::ModelTraits& model,
                       uint64_t seed) {
   OpenedData opened;
   if (auto* samples = std::get_if<OpenedData>(&source)) {
@@ -113,7 +116,7 @@ std::string strict_field(const DataConfig& config) {
 }
 
 OpenedData open_data(const DataConfig& config,
-                     const ModelTraits& model,
+                     const config::ModelTraits& model,
                      uint64_t seed,
                      bool need_train) {
   OpenedData opened = samples_of(open_source(config, model, seed, need_train), config, model, seed);
@@ -121,13 +124,13 @@ OpenedData open_data(const DataConfig& config,
   return opened;
 }
 
-OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed) {
+OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed) {
   require_format_for_model(config, model);
   return samples_of(format_of(config)->open_inputs(model, seed), config, model, seed);
 }
 
 OpenedData open_unflattened_data(const DataConfig& config,
-                                 const ModelTraits& model,
+                                 const config::ModelTraits& model,
                                  uint64_t seed,
                                  bool need_train) {
   OpenedSource opened = open_source(config, model, seed, need_train);
@@ -135,4 +138,4 @@ OpenedData open_unflattened_data(const DataConfig& config,
   return open_stores(config, std::get<ImageStores>(opened), seed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

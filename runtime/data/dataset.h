@@ -13,7 +13,7 @@
 #include "runtime/data/label_counts.h"
 #include "runtime/data/sample_order.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The dtype and shape of a sample's input or target, without the batch dimension. Inputs are
 // features (F) f32, pixels (H, W, C) u8, or text as in text/text_samples.h. Targets are a class
@@ -107,7 +107,7 @@ struct OpenedData {
 // Throws DataError, which names the file, the row, record or column, the value and what is allowed.
 // Throws ConfigError if the data source does not fit the model.
 OpenedData open_data(const DataConfig& config,
-                     const ModelTraits& model,
+                     const config::ModelTraits& model,
                      uint64_t seed,
                      bool need_train);
 
@@ -116,8 +116,8 @@ std::string strict_field(const DataConfig& config);
 
 // Like open_data(), but images stay images even if the model takes features.
 OpenedData open_unflattened_data(const DataConfig& config,
-                                 const ModelTraits& model,
+                                 const config::ModelTraits& model,
                                  uint64_t seed,
                                  bool need_train);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

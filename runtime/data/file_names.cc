@@ -12,7 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxFiles = 1'000'000;
@@ -28,7 +28,7 @@ void expand_braces(const std::string& pattern,
     return;
   }
   const auto refuse = [&] {
-    refuse_value(
+    config::refuse_value(
         field, lockstep::in_quotes(pattern), "braces with two ascending numbers, as in {000..012}");
   };
   if (open == std::string::npos || close == std::string::npos || close < open) refuse();
@@ -140,4 +140,4 @@ std::vector<std::string> expand_names(const std::vector<std::string>& patterns,
   return expanded;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Expands each pattern into file names.
 // - "a-{08..11}.tar" becomes a-08.tar, a-09.tar, a-10.tar and a-11.tar. Several braces multiply.
@@ -19,4 +19,4 @@ std::vector<std::string> expand_names(const std::vector<std::string>& patterns,
                                       const std::string& dir,
                                       const std::string& field);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

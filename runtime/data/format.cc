@@ -7,7 +7,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/data/class_warnings.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 template <size_t... kIndices>
@@ -24,7 +24,7 @@ std::vector<DataConfig> all_formats() {
 }
 
 // Whether a format with default fields fits the model.
-bool takes(const ModelTraits& model, const DataFormat& format) {
+bool takes(const config::ModelTraits& model, const DataFormat& format) {
   if (!format.supports(model.input)) return false;
   try {
     format.check_for_model(model);
@@ -40,10 +40,10 @@ std::unique_ptr<const DataFormat> format_of(const DataConfig& data) {
   return std::visit([&](const auto& config) { return make_format(data, config); }, data.source);
 }
 
-std::string formats_for(const ModelTraits& model) {
+std::string formats_for(const config::ModelTraits& model) {
   std::vector<std::string> sections;
   for (const DataConfig& data : all_formats())
-    if (takes(model, *format_of(data))) sections.push_back("data." + name_of(data.source));
+    if (takes(model, *format_of(data))) sections.push_back("data." + config::name_of(data.source));
   return joined_with("or", sections);
 }
 
@@ -55,12 +55,13 @@ std::optional<DataSource> image_source_at(const std::string& path) {
 
 void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction) {
   if (eval.empty() || eval_fraction == 0) return;
-  refuse_value(section + ".eval_fraction",
-               eval_fraction,
-               fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
+  config::refuse_value(
+      section + ".eval_fraction",
+      eval_fraction,
+      fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
 }
 
-void require_numbering_from_0(const ModelTraits& model,
+void require_numbering_from_0(const config::ModelTraits& model,
                               int64_t classes,
                               const LabelCounts& labels) {
   if (model.outputs == 0 || classes <= model.outputs || labels.empty()) return;
@@ -69,7 +70,9 @@ void require_numbering_from_0(const ModelTraits& model,
   throw DataError("the data have {} classes; {}{}", classes, model.describe_outputs(), note);
 }
 
-void use_classes_of_model(const ModelTraits& model, const Dataset* train, DataSummary* summary) {
+void use_classes_of_model(const config::ModelTraits& model,
+                          const Dataset* train,
+                          DataSummary* summary) {
   if (model.outputs == 0) return;
   if (train != nullptr && summary->classes > model.outputs)
     require_numbering_from_0(model, summary->classes, train->label_counts());
@@ -80,4 +83,4 @@ void use_classes_of_model(const ModelTraits& model, const Dataset* train, DataSu
   summary->classes = model.outputs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

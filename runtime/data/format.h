@@ -13,7 +13,7 @@
 #include "runtime/data/images/image_stores.h"
 #include "runtime/data/placeholder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 using DataSource = decltype(DataConfig::source);
 
@@ -28,12 +28,14 @@ class DataFormat {
   // Throws ConfigError if fields of the config contradict each other.
   virtual void check() const {}
   // Throws ConfigError if a field does not fit the model. supports(model.input) must be true.
-  virtual void check_for_model(const ModelTraits& /*model*/) const {}
+  virtual void check_for_model(const config::ModelTraits& /*model*/) const {}
 
   // Whether it provides samples for models that take `input`.
-  virtual bool supports(ModelInput input) const = 0;
+  virtual bool supports(config::ModelInput input) const = 0;
   // Whether such samples are made from images, so that data.image and data.augment apply.
-  virtual bool has_images(ModelInput input) const { return input == ModelInput::kImages; }
+  virtual bool has_images(config::ModelInput input) const {
+    return input == config::ModelInput::kImages;
+  }
   // Whether its tokens are byte values.
   virtual bool has_byte_tokens() const { return false; }
   virtual bool has_eval() const = 0;
@@ -41,9 +43,11 @@ class DataFormat {
   virtual std::vector<std::string> files() const = 0;
 
   // Opens and checks the files; see open_data(). supports(model.input) must be true.
-  virtual OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const = 0;
+  virtual OpenedSource open(const config::ModelTraits& model,
+                            uint64_t seed,
+                            bool need_train) const = 0;
   // The same without training data and without a need for targets: files may lack labels.
-  virtual OpenedSource open_inputs(const ModelTraits& model, uint64_t seed) const {
+  virtual OpenedSource open_inputs(const config::ModelTraits& model, uint64_t seed) const {
     return open(model, seed, /*need_train=*/false);
   }
   // What the config determines about the data if a file is missing. Throws DataError if that is not
@@ -67,10 +71,10 @@ std::unique_ptr<const DataFormat> format_of(const DataConfig& data);
 
 // Like open_data() for the evaluation set only, to compute outputs without a loss: targets are not
 // read, and text files need no labels.
-OpenedData open_inputs(const DataConfig& config, const ModelTraits& model, uint64_t seed);
+OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed);
 
 // The data sections that fit the model, for messages: "data.text, data.tokens or data.synthetic".
-std::string formats_for(const ModelTraits& model);
+std::string formats_for(const config::ModelTraits& model);
 
 // source_at() of the first format that recognises `path`.
 std::optional<DataSource> image_source_at(const std::string& path);
@@ -81,11 +85,15 @@ void check_eval_split(const std::string& section, const std::string& eval, float
 
 // Sets the number of classes to the model's number of outputs, if the model's config has one.
 // Throws DataError if the data have more classes. `train`: the training set, or null.
-void use_classes_of_model(const ModelTraits& model, const Dataset* train, DataSummary* summary);
+void use_classes_of_model(const config::ModelTraits& model,
+                          const Dataset* train,
+                          DataSummary* summary);
 
 // Throws DataError if the model has outputs for fewer than `classes`, because the `labels` do not
 // begin at 0.
-void require_numbering_from_0(const ModelTraits& model, int64_t classes, const LabelCounts& labels);
+void require_numbering_from_0(const config::ModelTraits& model,
+                              int64_t classes,
+                              const LabelCounts& labels);
 
 // Base of formats whose config has files `train` and `eval`, each a string or a list of strings.
 template <typename Config>
@@ -114,4 +122,4 @@ class FileFormat : public DataFormat {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

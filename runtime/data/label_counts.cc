@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::data {
 
 void LabelCounts::add(int32_t label, int64_t count) {
   total_ += count;
@@ -40,4 +40,4 @@ std::vector<std::pair<int32_t, int64_t>> LabelCounts::sorted() const {
   return counts;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

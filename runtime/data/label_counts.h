@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Its memory grows with the number of different labels, not with the largest one. Labels are 0 or
 // more.
@@ -29,4 +29,4 @@ class LabelCounts {
   int64_t total_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

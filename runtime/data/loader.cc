@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The loader is a bounded ring buffer. Its consumer is the trainer, which should rarely wait or
 // take a lock. This file has the producer that is a single thread; loader_threads.cc has the one of
@@ -306,4 +306,4 @@ void Loader::set_valid_samples(int64_t step, int64_t slot) {
                   geometry.lane_batch);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -14,7 +14,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/sample_order.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Which part of the global batch a rank loads. The global batch is split into `lanes` lanes of
 // lane_batch samples each, whatever the number of ranks. This rank fills local_lanes of them: lanes
@@ -150,4 +150,4 @@ class Loader {
   std::vector<std::thread> threads_;  // last: they use all of the above
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/loader.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The rows of all batches form one sequence. Each thread claims the next few rows, if the ring has
 // room for them, and reads them without the mutex. The thread that fills the last row of the oldest
@@ -81,4 +81,4 @@ void Loader::finish_rows(int64_t batch, int64_t rows) {
   consumer_wakes_.notify_one();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

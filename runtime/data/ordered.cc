@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::shared_ptr<const ClassMembers> members_of(const Dataset& dataset) {
@@ -71,8 +71,9 @@ class OrderedDataset final : public Dataset {
   SampleOrder order_;
 };
 
-bool has_class_labels(const ModelTraits& model) {
-  if (model.input == ModelInput::kTokens) return model.text_task == TextTask::kSequenceClass;
+bool has_class_labels(const config::ModelTraits& model) {
+  if (model.input == config::ModelInput::kTokens)
+    return model.text_task == config::TextTask::kSequenceClass;
   return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
 }
 
@@ -82,7 +83,7 @@ void refuse_if_given(bool given, const char* field, const char* unless) {
 
 }  // namespace
 
-void check_order(const DataConfig& data, const ModelTraits& model) {
+void check_order(const DataConfig& data, const config::ModelTraits& model) {
   refuse_if_given(data.balance_classes && !data.shuffle,
                   "data.balance_classes",
                   "data.shuffle is true, because samples are drawn at random");
@@ -92,7 +93,7 @@ void check_order(const DataConfig& data, const ModelTraits& model) {
   refuse_if_given(data.group_by_length && !data.shuffle,
                   "data.group_by_length",
                   "data.shuffle is true, because batches come in a random order");
-  refuse_if_given(data.group_by_length && model.input != ModelInput::kTokens,
+  refuse_if_given(data.group_by_length && model.input != config::ModelInput::kTokens,
                   "data.group_by_length",
                   "the model takes text, whose samples are padded");
 }
@@ -112,4 +113,4 @@ void order_training(const DataConfig& data, OpenedData* opened) {
   opened->train = std::make_unique<OrderedDataset>(std::move(opened->train), std::move(order));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

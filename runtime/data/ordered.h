@@ -3,13 +3,13 @@
 
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Throws ConfigError if the two fields do not fit the rest of the section or the model.
-void check_order(const DataConfig& data, const ModelTraits& model);
+void check_order(const DataConfig& data, const config::ModelTraits& model);
 
 // Gives the training set of `opened` the order that the config asks for. Throws ConfigError if
 // samples are to be grouped by length but are never padded.
 void order_training(const DataConfig& data, OpenedData* opened);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -14,7 +14,7 @@
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Whether the file exists, or all files of the pattern; symbolic links are followed.
@@ -25,7 +25,7 @@ bool exists(const DataConfig& config, const std::string& name) {
   if (name.find_first_of("*?{") == std::string::npos) return false;
   try {
     for (const std::string& file :
-         expand_names({name}, config.dir, "data." + name_of(config.source)))
+         expand_names({name}, config.dir, "data." + config::name_of(config.source)))
       if (!fs::exists(fs::path(config.dir) / file, error)) return false;
   } catch (const DataError&) {
     return false;  // no file matches the pattern
@@ -72,10 +72,10 @@ class PlaceholderStore final : public ImageStore {
 };
 
 OpenedData make_sequences(const PlaceholderData& placeholder,
-                          const ModelTraits& model,
+                          const config::ModelTraits& model,
                           bool has_eval) {
   OpenedData opened;
-  const bool values = model.text_task == TextTask::kSequenceValues;
+  const bool values = model.text_task == config::TextTask::kSequenceValues;
   (values ? opened.summary.target_columns : opened.summary.classes) = placeholder.outputs;
   opened.summary.features = model.context;
   opened.summary.vocabulary = placeholder.vocabulary;
@@ -88,7 +88,7 @@ OpenedData make_sequences(const PlaceholderData& placeholder,
 
 OpenedData make_images(const PlaceholderData& placeholder,
                        const DataConfig& config,
-                       const ModelTraits& model,
+                       const config::ModelTraits& model,
                        uint64_t seed,
                        bool has_eval) {
   ImageStores stores;
@@ -101,7 +101,7 @@ OpenedData make_images(const PlaceholderData& placeholder,
 
 }  // namespace
 
-MissingFile::MissingFile(const DataConfig& data, const ModelTraits& model, std::string name)
+MissingFile::MissingFile(const DataConfig& data, const config::ModelTraits& model, std::string name)
     : data_(data), model_(model), name_(std::move(name)) {}
 
 PlaceholderData MissingFile::with_outputs_of_model(const std::string& what) const {
@@ -122,7 +122,7 @@ void MissingFile::refuse(const std::string& unknown, const std::string& remedy) 
   throw DataError(
       "{}: '{}' does not exist, and the config does not give {}; {}give the file, or its folder "
       "with --data{}",
-      "data." + name_of(data_.source),
+      "data." + config::name_of(data_.source),
       (std::filesystem::path(data_.dir) / name_).string(),
       unknown,
       remedy,
@@ -130,13 +130,13 @@ void MissingFile::refuse(const std::string& unknown, const std::string& remedy) 
 }
 
 OpenedData open_data_or_placeholder(const DataConfig& config,
-                                    const ModelTraits& model,
+                                    const config::ModelTraits& model,
                                     uint64_t seed) {
   const std::unique_ptr<const DataFormat> format = format_of(config);
   const std::string name = missing_file(config, *format);
   if (name.empty()) return open_data(config, model, seed, /*need_train=*/true);
   const PlaceholderData placeholder = format->make_placeholder(MissingFile(config, model, name));
-  OpenedData opened = model.input == ModelInput::kTokens
+  OpenedData opened = model.input == config::ModelInput::kTokens
                           ? make_sequences(placeholder, model, format->has_eval())
                           : make_images(placeholder, config, model, seed, format->has_eval());
   opened.summary.placeholder =
@@ -150,4 +150,4 @@ OpenedData open_data_or_placeholder(const DataConfig& config,
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

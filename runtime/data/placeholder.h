@@ -8,7 +8,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Samples of a placeholder data set: the real number is known only from the files.
 inline constexpr int64_t kPlaceholderSamples = 1'000'000;
@@ -37,10 +37,10 @@ struct PlaceholderData {
 class MissingFile {
  public:
   // Borrows `data` and `model`.
-  MissingFile(const DataConfig& data, const ModelTraits& model, std::string name);
+  MissingFile(const DataConfig& data, const config::ModelTraits& model, std::string name);
 
   const std::string& name() const { return name_; }
-  const ModelTraits& model() const { return model_; }
+  const config::ModelTraits& model() const { return model_; }
 
   // A placeholder with the model's number of outputs. `what`, for messages: "classes" or "tokens".
   // Throws DataError if the model's config leaves that number to the data.
@@ -52,7 +52,7 @@ class MissingFile {
 
  private:
   const DataConfig& data_;
-  const ModelTraits& model_;
+  const config::ModelTraits& model_;
   std::string name_;
 };
 
@@ -61,7 +61,7 @@ class MissingFile {
 // summary.placeholder describes them. Throws DataError if the shapes do not follow from the config;
 // the message names the file, and the field to set if there is one.
 OpenedData open_data_or_placeholder(const DataConfig& config,
-                                    const ModelTraits& model,
+                                    const config::ModelTraits& model,
                                     uint64_t seed);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

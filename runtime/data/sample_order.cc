@@ -7,7 +7,7 @@
 #include "runtime/base/int128.h"
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kBalancePurpose = kRngShuffle | 4;  // 3 is in masking.cc
@@ -126,4 +126,4 @@ int64_t EpochOrder::ungrouped(int64_t epoch, int64_t position) {
   return stored_begin_[static_cast<size_t>(shard_[turn])] + in_sequence - begin_[turn];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 
 #include "runtime/data/sampler.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The samples of each class that has any.
 struct ClassMembers {
@@ -80,4 +80,4 @@ class EpochOrder {
   std::optional<Sampler> group_batches_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The permutation is a Feistel network with cycle walking, as in format-preserving encryption
 // (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). It needs no table, so every
@@ -74,4 +74,4 @@ int64_t Sampler::operator[](int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // A permutation of [0, samples). It is a pure function of (seed, epoch), so every rank can look up
 // any position without tables, communication or history. Without shuffling it is the identity.
@@ -28,4 +28,4 @@ class Sampler {
   std::array<uint32_t, kRounds> keys_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

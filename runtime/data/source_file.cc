@@ -14,7 +14,7 @@
 #include "runtime/base/lines.h"
 #include "runtime/base/names.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 bool is_gzip(std::span<const std::byte> bytes) {
   return bytes.size() >= 2 && bytes[0] == std::byte{0x1f} && bytes[1] == std::byte{0x8b};
@@ -228,4 +228,4 @@ SourceFile::SourceFile(const std::string& dir,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

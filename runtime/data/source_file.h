@@ -12,7 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Whether `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
@@ -75,4 +75,4 @@ class SourceFile {
   std::vector<std::byte> heap_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

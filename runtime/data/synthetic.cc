@@ -25,7 +25,7 @@
 #include "runtime/data/text/synthetic_text.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kTableSamples = 4096;
@@ -164,13 +164,13 @@ class SyntheticDataset final : public Dataset {
 };
 
 OpenedData make_samples(const SyntheticConfig& synthetic,
-                        const ModelTraits& model,
+                        const config::ModelTraits& model,
                         uint64_t seed,
                         bool need_train) {
   OpenedData opened;
   DataSummary& summary = opened.summary;
   std::unique_ptr<SyntheticDataset> dataset;
-  const bool tokens = model.input == ModelInput::kTokens;
+  const bool tokens = model.input == config::ModelInput::kTokens;
   if (tokens) {
     summary.features = model.context;
     summary.classes = model.outputs > 0 ? model.outputs : synthetic.classes;
@@ -211,13 +211,15 @@ class Synthetic final : public DataFormat {
  public:
   explicit Synthetic(const SyntheticConfig& synthetic) : synthetic_(synthetic) {}
 
-  bool supports(ModelInput /*input*/) const override { return true; }
+  bool supports(config::ModelInput /*input*/) const override { return true; }
   bool has_eval() const override { return false; }
   std::vector<std::string> files() const override { return {}; }
 
-  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t seed,
+                    bool need_train) const override {
     if (model.wants_images()) return make_synthetic_images(synthetic_, seed, need_train);
-    if (model.input == ModelInput::kTokens && takes_segments(model))
+    if (model.input == config::ModelInput::kTokens && takes_segments(model))
       return make_synthetic_text(synthetic_, model, seed, need_train);
     return make_samples(synthetic_, model, seed, need_train);
   }
@@ -237,4 +239,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& /*data*/,
   return std::make_unique<Synthetic>(synthetic);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

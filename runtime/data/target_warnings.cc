@@ -10,37 +10,42 @@
 
 #include "runtime/data/class_warnings.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxValuesRead = 100'000;  // samples
 constexpr int64_t kMaxTextsRead = 100;       // samples
 
-bool has_values(const ModelTraits& model) {
-  if (model.input == ModelInput::kTokens) return model.text_task == TextTask::kSequenceValues;
+bool has_values(const config::ModelTraits& model) {
+  if (model.input == config::ModelInput::kTokens)
+    return model.text_task == config::TextTask::kSequenceValues;
   return !model.diffusion && model.loss != Loss::kSoftmaxCrossEntropy;
 }
 
-bool predicts_tokens(const ModelTraits& model) {
-  return model.input == ModelInput::kTokens &&
-         (model.text_task == TextTask::kNextToken || model.text_task == TextTask::kMaskedTokens);
+bool predicts_tokens(const config::ModelTraits& model) {
+  return model.input == config::ModelInput::kTokens &&
+         (model.text_task == config::TextTask::kNextToken ||
+          model.text_task == config::TextTask::kMaskedTokens);
 }
 
-bool has_classes(const ModelTraits& model) {
-  if (model.input != ModelInput::kTokens)
+bool has_classes(const config::ModelTraits& model) {
+  if (model.input != config::ModelInput::kTokens)
     return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
-  return model.text_task == TextTask::kSequenceClass || model.text_task == TextTask::kTokenClasses;
+  return model.text_task == config::TextTask::kSequenceClass ||
+         model.text_task == config::TextTask::kTokenClasses;
 }
 
 std::string where_of(const std::string& labels_from, const DataConfig& config) {
-  return labels_from.empty() ? "data." + name_of(config.source) : labels_from;
+  return labels_from.empty() ? "data." + config::name_of(config.source) : labels_from;
 }
 
 // How a model that predicts classes predicts values instead. Images have no values.
-std::string for_values(const DataConfig& config, const ModelTraits& model) {
+std::string for_values(const DataConfig& config, const config::ModelTraits& model) {
   if (std::holds_alternative<IdxConfig>(config.source)) return "";
-  if (model.input == ModelInput::kFeatures) return model.field("loss") + ": MEAN_SQUARED_ERROR";
-  if (model.text_task == TextTask::kSequenceClass && model.input == ModelInput::kTokens)
+  if (model.input == config::ModelInput::kFeatures)
+    return model.field("loss") + ": MEAN_SQUARED_ERROR";
+  if (model.text_task == config::TextTask::kSequenceClass &&
+      model.input == config::ModelInput::kTokens)
     return model.field("task") + ": SEQUENCE_VALUES";
   return "";
 }
@@ -112,7 +117,7 @@ LabelCounts counts_of(const Dataset& dataset) { return dataset.label_counts(); }
 template <typename Opened>
 ClassLabels labels_of(const Opened& opened,
                       const std::string& where,
-                      const ModelTraits& model,
+                      const config::ModelTraits& model,
                       int64_t classes,
                       const std::vector<std::string>& names) {
   ClassLabels labels{.where = where, .names = names};
@@ -132,7 +137,9 @@ void append(std::vector<std::string> more, std::vector<std::string>* warnings) {
 
 }  // namespace
 
-void add_target_warnings(const DataConfig& config, const ModelTraits& model, OpenedSource* opened) {
+void add_target_warnings(const DataConfig& config,
+                         const config::ModelTraits& model,
+                         OpenedSource* opened) {
   if (std::holds_alternative<SyntheticConfig>(config.source)) return;
   if (auto* const stores = std::get_if<ImageStores>(opened)) {
     ClassLabels labels = labels_of(*stores,
@@ -156,10 +163,10 @@ void add_target_warnings(const DataConfig& config, const ModelTraits& model, Ope
   // A model may have more outputs than the data have classes, so its own number is not counted.
   ClassLabels labels =
       labels_of(data, where, model, model.outputs > 0 ? 0 : summary.classes, summary.class_names);
-  if (model.text_task == TextTask::kTokenClasses) labels.unit = "word";
+  if (model.text_task == config::TextTask::kTokenClasses) labels.unit = "word";
   labels.for_values = for_values(config, model);
   labels.words_reported = std::holds_alternative<LabelledTextConfig>(config.source);
   append(class_warnings(labels), &summary.warnings);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

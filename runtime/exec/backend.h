@@ -15,7 +15,7 @@
 #include "runtime/exec/optimizers/list.h"
 #include "runtime/exec/optimizers/newton_schulz.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // Work that is queued repeatedly: always the same operations on the same memory. Values that change
 // between runs are read from a host_array() or from memory of the backend. A device may record the
@@ -49,14 +49,14 @@ class BatchUploads {
   virtual void finish() = 0;
 };
 
-class Backend : public SliceMath {
+class Backend : public collectives::SliceMath {
  public:
   virtual const OpSet& ops() const = 0;
 
   // Runs a small op of each library that the ops of `graph` call. So the memory that these
   // libraries load is taken before reserve() and before a run is checked against free memory.
   // Throws Error.
-  virtual void warm_up(const Graph& /*graph*/) {}
+  virtual void warm_up(const graph::Graph& /*graph*/) {}
   // Reserves device memory for all later calls of allocate(). Throws MemoryError.
   virtual void reserve(size_t device_bytes) = 0;
   // Zeroed memory, aligned to at least 64 bytes, owned by the backend until it is destroyed.
@@ -69,10 +69,10 @@ class Backend : public SliceMath {
   // SliceMemory::copy() copies between memory of allocate() and memory of host_array().
 
   virtual BatchUploads& uploads() = 0;
-  virtual PowerSgdProducts& power_sgd() = 0;
+  virtual collectives::PowerSgdProducts& power_sgd() = 0;
 
   // The ops that follow run for this lane, which must lie in a host_array().
-  virtual void begin_lane(const LaneContext& lane) = 0;
+  virtual void begin_lane(const graph::LaneContext& lane) = 0;
   // The value that OpCall::device() passes to the launchers.
   virtual void* launch_context() = 0;
   // Prepares the update of slices, each with the update of its group; optimizers/list.h has the
@@ -106,4 +106,4 @@ class Backend : public SliceMath {
   virtual double peak_flops() = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -13,7 +13,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/device_state.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // What a run asks of its device.
 struct BackendRequest {
@@ -57,12 +57,12 @@ class Device {
   // `control` itself, or one that this object owns and that must not outlive the backend.
   // `topology` is the arrangement of the ranks; those that exchange with each other get connected.
   // Collective: all ranks call it together. Throws CommError, AgreedError, Error.
-  virtual Communicator& connect(Communicator& control,
-                                Backend& backend,
-                                const Topology& topology,
-                                const ConnectRequest& request) = 0;
+  virtual collectives::Communicator& connect(collectives::Communicator& control,
+                                             Backend& backend,
+                                             const collectives::Topology& topology,
+                                             const ConnectRequest& request) = 0;
   // Destroys the communicator. Call it before the backend is destroyed.
   virtual void disconnect() {}
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

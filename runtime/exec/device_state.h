@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // A device's state over the last seconds. Plain data, which ranks exchange as bytes. A value that
 // the device does not report is negative.
@@ -39,4 +39,4 @@ class DeviceMonitor {
   virtual std::string words_for_limits(uint64_t limits) const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -9,24 +9,27 @@
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/prediction.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 // Runs an op and adds its name to errors. On a device that works from a queue, the error may come
 // from an earlier op.
-void run_named(const Implementation& implementation, const Op& op, const OpCall& call) {
+void run_named(const Implementation& implementation,
+               const graph::Op& op,
+               const graph::OpCall& call) {
   try {
     implementation.run(call);
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{} '{}': {}", name_of(op.kind), op.name, error.what()));
+    throw Error(error.code(),
+                fmt::format("{} '{}': {}", graph::name_of(op.kind), op.name, error.what()));
   }
 }
 
 }  // namespace
 
-Executor::Executor(const Graph& graph,
-                   const ProgramPlan& plan,
-                   const ParameterLayout& layout,
+Executor::Executor(const graph::Graph& graph,
+                   const plan::ProgramPlan& plan,
+                   const plan::ParameterLayout& layout,
                    Backend& backend,
                    ExecutorMemory memory,
                    int interleaved_lanes)
@@ -40,18 +43,18 @@ Executor::Executor(const Graph& graph,
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     implementations_.push_back(
         &backend.ops().choose(graph, graph.ops[i], backend.launch_context()));
-    if (graph.ops[i].kind == OpKind::kGatherLanes) gathers_.push_back(i);
+    if (graph.ops[i].kind == graph::OpKind::kGatherLanes) gathers_.push_back(i);
   }
   for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index) {
     for (size_t id = 0; id < graph.tensors.size(); ++id) {
-      if (plan.tensor_offsets[id] != kNotInArena)
+      if (plan.tensor_offsets[id] != plan::kNotInArena)
         tensors_[lane_index][id] =
             memory.arena + lane_index * plan.arena_bytes + plan.tensor_offsets[id];
     }
   }
   LOCKSTEP_CHECK(plan.states.empty() || memory.states != nullptr);
   for (Tensors& tensors : tensors_)
-    for (const PlacedTensor& state : plan.states)
+    for (const plan::PlacedTensor& state : plan.states)
       tensors[static_cast<size_t>(state.tensor)] = memory.states + state.offset;
   fill_constants(memory.constants);
   LOCKSTEP_CHECK(graph.parameters.size() == layout.slots.size());
@@ -72,7 +75,7 @@ Executor::Executor(const Graph& graph,
 
 void Executor::fill_constants(std::byte* memory) {
   LOCKSTEP_CHECK(plan_.constants.empty() || memory != nullptr);
-  for (const PlacedTensor& placed : plan_.constants) {
+  for (const plan::PlacedTensor& placed : plan_.constants) {
     const std::vector<std::byte>& bytes = *graph_[placed.tensor].constant;
     std::byte* const address = memory + placed.offset;
     HostCopyOf<std::byte> copy(backend_, address, static_cast<int64_t>(bytes.size()));
@@ -87,9 +90,11 @@ void Executor::bind(Tensors& tensors,
                     const std::byte* target,
                     float* gradients) {
   // Inputs are only read. The table has mutable pointers because most tensors are written.
-  tensors[static_cast<size_t>(graph_.inputs[GraphIn::kInput])] = const_cast<std::byte*>(input);
+  tensors[static_cast<size_t>(graph_.inputs[graph::GraphIn::kInput])] =
+      const_cast<std::byte*>(input);
   if (graph_.inputs.size() > 1)
-    tensors[static_cast<size_t>(graph_.inputs[GraphIn::kTarget])] = const_cast<std::byte*>(target);
+    tensors[static_cast<size_t>(graph_.inputs[graph::GraphIn::kTarget])] =
+        const_cast<std::byte*>(target);
   for (const auto& [tensor, offset] : gradients_)
     tensors[static_cast<size_t>(tensor)] = reinterpret_cast<std::byte*>(gradients + offset);
 }
@@ -102,7 +107,7 @@ void Executor::await_parameters(size_t op, Tensors& tensors) {
   if (plan_.gathers.empty()) return;
   gather_->wait_for(plan_.gathered_before_op[op]);
   if (!plan_.gathers_each_run) return;
-  for (const PlacedParameter& placed : plan_.placed_before_op[op])
+  for (const plan::PlacedParameter& placed : plan_.placed_before_op[op])
     tensors[static_cast<size_t>(graph_.parameters[placed.parameter])] = parameters_ + placed.offset;
 }
 
@@ -119,8 +124,8 @@ void Executor::observed(size_t op, F run) const {
 void Executor::run_ops(size_t begin,
                        size_t end,
                        size_t lane_index,
-                       const LaneContext& lane,
-                       GradientExchange* exchange) {
+                       const graph::LaneContext& lane,
+                       collectives::GradientExchange* exchange) {
   backend_.begin_lane(lane);
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + lane_index * plan_.arena_bytes;
@@ -134,12 +139,12 @@ void Executor::run_ops(size_t begin,
     observed(i, [&] {
       run_named(*implementations_[i],
                 graph_.ops[i],
-                OpCall(graph_,
-                       graph_.ops[i],
-                       tensors_[lane_index].data(),
-                       arena + plan_.workspace_offsets[i],
-                       lane,
-                       device));
+                graph::OpCall(graph_,
+                              graph_.ops[i],
+                              tensors_[lane_index].data(),
+                              arena + plan_.workspace_offsets[i],
+                              lane,
+                              device));
     });
     if (observer_ != nullptr) observer_->wrote(graph_, i, lane, tensors_[lane_index]);
     if (exchange == nullptr) continue;
@@ -149,11 +154,11 @@ void Executor::run_ops(size_t begin,
   }
 }
 
-void Executor::run(const LaneContext& lane,
+void Executor::run(const graph::LaneContext& lane,
                    const std::byte* input,
                    const std::byte* target,
                    float* gradients,
-                   GradientExchange* exchange,
+                   collectives::GradientExchange* exchange,
                    std::byte* result,
                    std::byte* prediction) {
   LOCKSTEP_CHECK(gathers_.empty());
@@ -163,11 +168,11 @@ void Executor::run(const LaneContext& lane,
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
   if (prediction == nullptr) return;
-  const auto predicted = static_cast<size_t>(prediction_of(graph_));
+  const auto predicted = static_cast<size_t>(graph::prediction_of(graph_));
   backend_.copy(tensors_[0][predicted], prediction, graph_.tensors[predicted].bytes());
 }
 
-void Executor::run_without_lane(GradientExchange* exchange) {
+void Executor::run_without_lane(collectives::GradientExchange* exchange) {
   begin_run();
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     if (gather_ != nullptr) await_parameters(i, tensors_[0]);
@@ -179,7 +184,8 @@ void Executor::run_without_lane(GradientExchange* exchange) {
   }
 }
 
-void Executor::run_together(std::span<const LaneRun> lanes, GradientExchange& exchange) {
+void Executor::run_together(std::span<const LaneRun> lanes,
+                            collectives::GradientExchange& exchange) {
   LOCKSTEP_CHECK(lanes.size() == tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
   begin_run();
   const auto each_lane = [&](auto body) {
@@ -207,9 +213,9 @@ void Executor::run_together(std::span<const LaneRun> lanes, GradientExchange& ex
 }
 
 // Collects every lane's input in the first lane's output, then copies it to the others.
-void Executor::gather_lanes(const Op& op, GradientExchange& exchange) {
-  const auto in = static_cast<size_t>(op.inputs[GatherLanesIn::kLane]);
-  const auto out = static_cast<size_t>(op.outputs[GatherLanesOut::kAll]);
+void Executor::gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange) {
+  const auto in = static_cast<size_t>(op.inputs[graph::GatherLanesIn::kLane]);
+  const auto out = static_cast<size_t>(op.outputs[graph::GatherLanesOut::kAll]);
   const size_t bytes = graph_.tensors[in].bytes();
   std::byte* const all = tensors_[0][out];
   const auto first = static_cast<size_t>(exchange.lanes().first);
@@ -220,4 +226,4 @@ void Executor::gather_lanes(const Op& op, GradientExchange& exchange) {
     backend_.copy(all, tensors_[lane_index][out], graph_.tensors[out].bytes());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

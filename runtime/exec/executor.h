@@ -11,7 +11,7 @@
 #include "runtime/exec/op_observer.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
@@ -19,18 +19,19 @@ struct ExecutorMemory {
   // In the graph's compute type: the flat buffer of ParameterLayout::elements, or the memory that
   // the program gathers into.
   std::byte* parameters = nullptr;
-  BucketAllGather* gather = nullptr;  // fills `parameters`; null: they are there already
-  std::byte* states = nullptr;        // ProgramPlan::state_bytes, if the graph has states
-  std::byte* constants = nullptr;     // of all programs of a plan; executors fill it
+  collectives::BucketAllGather* gather =
+      nullptr;                     // fills `parameters`; null: they are there already
+  std::byte* states = nullptr;     // ProgramPlan::state_bytes, if the graph has states
+  std::byte* constants = nullptr;  // of all programs of a plan; executors fill it
 };
 
 class Executor {
  public:
   // Keeps references to all but `layout`. The graph's parameters are the layout's, in the same
   // order.
-  Executor(const Graph& graph,
-           const ProgramPlan& plan,
-           const ParameterLayout& layout,
+  Executor(const graph::Graph& graph,
+           const plan::ProgramPlan& plan,
+           const plan::ParameterLayout& layout,
            Backend& backend,
            ExecutorMemory memory,
            int interleaved_lanes = 1);
@@ -42,27 +43,27 @@ class Executor {
   // graph's prediction to `prediction` unless it is null. `lane` and `result` lie in a
   // host_array(), input and target in memory of the backend. Each op waits for the gathers of the
   // parameters that it reads; they start here if the program gathers each time. Allocates nothing.
-  void run(const LaneContext& lane,
+  void run(const graph::LaneContext& lane,
            const std::byte* input,
            const std::byte* target,
            float* gradients,
-           GradientExchange* exchange,
+           collectives::GradientExchange* exchange,
            std::byte* result,
            std::byte* prediction = nullptr);
 
   // A turn in which this rank has no lane but others have: starts and completes what they exchange,
   // and runs no op. `exchange` may be null.
-  void run_without_lane(GradientExchange* exchange);
+  void run_without_lane(collectives::GradientExchange* exchange);
 
   // The same as run() for all lanes of a rank. Every lane runs up to an op that gathers from the
   // lanes before any lane continues. There must be as many `lanes` as the executor was made for.
   struct LaneRun {
-    const LaneContext* lane;
+    const graph::LaneContext* lane;
     const std::byte* input;
     const std::byte* target;
     std::byte* result;
   };
-  void run_together(std::span<const LaneRun> lanes, GradientExchange& exchange);
+  void run_together(std::span<const LaneRun> lanes, collectives::GradientExchange& exchange);
 
   // Reports each op to the borrowed observer from now on; null: to none.
   void observe(OpObserver* observer) { observer_ = observer; }
@@ -73,19 +74,19 @@ class Executor {
   void run_ops(size_t begin,
                size_t end,
                size_t lane_index,
-               const LaneContext& lane,
-               GradientExchange* exchange);
+               const graph::LaneContext& lane,
+               collectives::GradientExchange* exchange);
   template <typename F>
   void observed(size_t op, F run) const;
   void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
-  void gather_lanes(const Op& op, GradientExchange& exchange);
+  void gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange);
 
-  const Graph& graph_;
-  const ProgramPlan& plan_;
+  const graph::Graph& graph_;
+  const plan::ProgramPlan& plan_;
   Backend& backend_;
-  BucketAllGather* gather_;
+  collectives::BucketAllGather* gather_;
   std::byte* parameters_;
   std::byte* arena_;
   OpObserver* observer_ = nullptr;
@@ -96,4 +97,4 @@ class Executor {
       gradients_;  // parameter gradients and their offsets in a gradient buffer
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -5,7 +5,7 @@
 
 #include "runtime/exec/backend.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // Host access to numbers in the backend's memory: the memory itself if the host can reach it,
 // otherwise a copy.
@@ -44,4 +44,4 @@ class HostCopyOf {
 };
 using HostCopy = HostCopyOf<float>;
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -4,13 +4,13 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 // The tokens of each sample that a graph computes: it takes them from its input first.
-int64_t length_of(const Graph& graph) {
-  for (const Op& op : graph.ops) {
-    if (op.inputs.first() == graph.inputs[GraphIn::kInput])
+int64_t length_of(const graph::Graph& graph) {
+  for (const graph::Op& op : graph.ops) {
+    if (op.inputs.first() == graph.inputs[graph::GraphIn::kInput])
       return graph.shape(op.outputs.first()).columns();
   }
   LOCKSTEP_CHECK(false, "the graph of a length bucket does not read its input ");
@@ -20,9 +20,9 @@ int64_t length_of(const Graph& graph) {
 }  // namespace
 
 LengthBucketExecutors::LengthBucketExecutors(PlannedGraph full_context,
-                                             std::span<const Graph> length_buckets,
-                                             std::span<const ProgramPlan> length_bucket_plans,
-                                             const ParameterLayout& layout,
+                                             std::span<const graph::Graph> length_buckets,
+                                             std::span<const plan::ProgramPlan> length_bucket_plans,
+                                             const plan::ParameterLayout& layout,
                                              Backend& backend,
                                              ExecutorMemory memory,
                                              int interleaved_lanes) {
@@ -47,4 +47,4 @@ void LengthBucketExecutors::observe(OpObserver* observer) {
   for (Executor& executor : executors_) executor.observe(observer);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

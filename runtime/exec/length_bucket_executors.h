@@ -7,12 +7,12 @@
 
 #include "runtime/exec/executor.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // A graph and its plan.
 struct PlannedGraph {
-  const Graph& graph;
-  const ProgramPlan& plan;
+  const graph::Graph& graph;
+  const plan::ProgramPlan& plan;
 };
 
 class LengthBucketExecutors {
@@ -21,9 +21,9 @@ class LengthBucketExecutors {
   // plan_length_bucket(). All executors share `memory`, whose arena is large enough for each, and
   // only one runs at a time. Keeps references to graphs, plans, backend and gather.
   LengthBucketExecutors(PlannedGraph full_context,
-                        std::span<const Graph> length_buckets,
-                        std::span<const ProgramPlan> length_bucket_plans,
-                        const ParameterLayout& layout,
+                        std::span<const graph::Graph> length_buckets,
+                        std::span<const plan::ProgramPlan> length_bucket_plans,
+                        const plan::ParameterLayout& layout,
                         Backend& backend,
                         ExecutorMemory memory,
                         int interleaved_lanes = 1);
@@ -43,4 +43,4 @@ class LengthBucketExecutors {
   std::vector<Executor> executors_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

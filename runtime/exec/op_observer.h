@@ -7,7 +7,7 @@
 #include "runtime/graph/graph.h"
 #include "runtime/graph/lane_context.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // What an executor reports about its ops while it is observed.
 class OpObserver {
@@ -19,10 +19,10 @@ class OpObserver {
   // Called right after ran() for an op of a single lane. `tensors`: the addresses of the graph's
   // tensors for this lane, by number. The op's inputs and outputs hold what the op left there, once
   // the device is done.
-  virtual void wrote(const Graph& /*graph*/,
+  virtual void wrote(const graph::Graph& /*graph*/,
                      size_t /*op*/,
-                     const LaneContext& /*lane*/,
+                     const graph::LaneContext& /*lane*/,
                      std::span<std::byte* const> /*tensors*/) {}
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -6,28 +6,29 @@
 #include "runtime/base/half.h"
 #include "runtime/graph/ops/batch_norm.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 constexpr size_t kAlignment = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-bool is_loss(OpKind kind) {
-  return kind == OpKind::kSoftmaxCrossEntropy || kind == OpKind::kBinaryCrossEntropy ||
-         kind == OpKind::kMeanSquaredError;
+bool is_loss(graph::OpKind kind) {
+  return kind == graph::OpKind::kSoftmaxCrossEntropy ||
+         kind == graph::OpKind::kBinaryCrossEntropy || kind == graph::OpKind::kMeanSquaredError;
 }
 
 // The gradient that a loss writes over its prediction.
-TensorId over_prediction(const Graph& graph) {
-  for (const Op& op : graph.ops) {
-    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[LossOut::kGradient];
+TensorId over_prediction(const graph::Graph& graph) {
+  for (const graph::Op& op : graph.ops) {
+    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[graph::LossOut::kGradient];
   }
   return kNoTensor;
 }
 
-size_t largest_workspace(const Graph& graph, const OpSet& ops) {
+size_t largest_workspace(const graph::Graph& graph, const OpSet& ops) {
   size_t max_bytes = 0;
-  for (const Op& op : graph.ops) max_bytes = std::max(max_bytes, ops.op_workspace_bytes(graph, op));
+  for (const graph::Op& op : graph.ops)
+    max_bytes = std::max(max_bytes, ops.op_workspace_bytes(graph, op));
   return max_bytes;
 }
 
@@ -64,7 +65,7 @@ T narrow(double value) {
 
 // Calls f(index of the element, offset of the element in memory) for every element.
 template <typename F>
-void each_element(const Tensor& tensor, F f) {
+void each_element(const graph::Tensor& tensor, F f) {
   const int64_t columns = tensor.shape.columns(), stride = tensor.row_stride();
   for (int64_t i = 0; i < tensor.shape.elements(); ++i)
     f(static_cast<size_t>(i), static_cast<size_t>(i / columns * stride + i % columns));
@@ -72,17 +73,17 @@ void each_element(const Tensor& tensor, F f) {
 
 }  // namespace
 
-size_t OpRunner::device_bytes(const Graph& graph, const OpSet& ops) {
+size_t OpRunner::device_bytes(const graph::Graph& graph, const OpSet& ops) {
   size_t bytes = aligned(largest_workspace(graph, ops));
-  for (const Tensor& tensor : graph.tensors) bytes += aligned(tensor.bytes());
+  for (const graph::Tensor& tensor : graph.tensors) bytes += aligned(tensor.bytes());
   return bytes;
 }
 
-OpRunner::OpRunner(const Graph& graph, Backend& backend)
+OpRunner::OpRunner(const graph::Graph& graph, Backend& backend)
     : graph_(graph),
       backend_(backend),
       tensors_(graph.tensors.size(), nullptr),
-      lane_(backend.host_array<LaneContext>(1)) {
+      lane_(backend.host_array<graph::LaneContext>(1)) {
   size_t largest = 0;
   for (size_t id = 0; id < tensors_.size(); ++id) {
     largest = std::max(largest, graph.tensors[id].bytes());
@@ -90,18 +91,18 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
   }
   const TensorId gradient = over_prediction(graph);
   if (gradient != kNoTensor) {
-    for (const Op& op : graph.ops) {
+    for (const graph::Op& op : graph.ops) {
       if (is_loss(op.kind))
         tensors_[static_cast<size_t>(gradient)] =
-            tensors_[static_cast<size_t>(op.inputs[LossIn::kPrediction])];
+            tensors_[static_cast<size_t>(op.inputs[graph::LossIn::kPrediction])];
     }
   }
   workspace_ = backend.allocate(aligned(largest_workspace(graph, backend.ops())), "workspace");
-  for (const Op& op : graph.ops)
+  for (const graph::Op& op : graph.ops)
     implementations_.push_back(&backend.ops().choose(graph, op, backend.launch_context()));
   staging_ = {backend.allocate_host(largest), largest};
   for (size_t id = 0; id < tensors_.size(); ++id) {
-    if (graph.tensors[id].role != Role::kConstant) continue;
+    if (graph.tensors[id].role != graph::Role::kConstant) continue;
     std::ranges::copy(*graph.tensors[id].constant, staging_.data());
     backend.copy(staging_.data(), tensors_[id], graph.tensors[id].bytes());
     backend.synchronize();  // the staging is reused
@@ -109,7 +110,7 @@ OpRunner::OpRunner(const Graph& graph, Backend& backend)
 }
 
 std::vector<double> OpRunner::read(TensorId id) {
-  const Tensor& tensor = graph_[id];
+  const graph::Tensor& tensor = graph_[id];
   backend_.copy(tensors_[static_cast<size_t>(id)], staging_.data(), tensor.bytes());
   backend_.synchronize();
   std::vector<double> elements(static_cast<size_t>(tensor.shape.elements()));
@@ -121,7 +122,7 @@ std::vector<double> OpRunner::read(TensorId id) {
 }
 
 void OpRunner::write(TensorId id, std::span<const double> elements) {
-  const Tensor& tensor = graph_[id];
+  const graph::Tensor& tensor = graph_[id];
   LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(tensor.shape.elements()));
   backend_.synchronize();  // the staging may still be in use
   std::fill_n(staging_.data(), tensor.bytes(), std::byte{0});
@@ -133,28 +134,28 @@ void OpRunner::write(TensorId id, std::span<const double> elements) {
   backend_.synchronize();
 }
 
-void OpRunner::begin(const LaneContext& lane) {
+void OpRunner::begin(const graph::LaneContext& lane) {
   backend_.synchronize();  // the previous lane may still be read
   lane_.front() = lane;
   backend_.begin_lane(lane_.front());
 }
 
 // Fills the output as if all lanes had the same input.
-void OpRunner::gather_lanes(const Op& op) {
-  const auto in = static_cast<size_t>(op.inputs[GatherLanesIn::kLane]);
-  const auto out = static_cast<size_t>(op.outputs[GatherLanesOut::kAll]);
+void OpRunner::gather_lanes(const graph::Op& op) {
+  const auto in = static_cast<size_t>(op.inputs[graph::GatherLanesIn::kLane]);
+  const auto out = static_cast<size_t>(op.outputs[graph::GatherLanesOut::kAll]);
   const size_t bytes = graph_.tensors[in].bytes(), all = graph_.tensors[out].bytes();
   for (size_t at = 0; at < all; at += bytes) backend_.copy(tensors_[in], tensors_[out] + at, bytes);
 }
 
 void OpRunner::run(size_t op) {
-  if (graph_.ops[op].kind == OpKind::kGatherLanes) return gather_lanes(graph_.ops[op]);
-  implementations_[op]->run(OpCall(graph_,
-                                   graph_.ops[op],
-                                   tensors_.data(),
-                                   workspace_,
-                                   lane_.front(),
-                                   backend_.launch_context()));
+  if (graph_.ops[op].kind == graph::OpKind::kGatherLanes) return gather_lanes(graph_.ops[op]);
+  implementations_[op]->run(graph::OpCall(graph_,
+                                          graph_.ops[op],
+                                          tensors_.data(),
+                                          workspace_,
+                                          lane_.front(),
+                                          backend_.launch_context()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

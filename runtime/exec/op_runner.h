@@ -9,19 +9,19 @@
 #include "runtime/exec/backend.h"
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 class OpRunner {
  public:
   // Device memory that a runner of this graph needs.
-  static size_t device_bytes(const Graph& graph, const OpSet& ops);
+  static size_t device_bytes(const graph::Graph& graph, const OpSet& ops);
 
   // Allocates all tensors, zeroed, from memory that the backend has reserved. Both arguments are
   // borrowed.
-  OpRunner(const Graph& graph, Backend& backend);
+  OpRunner(const graph::Graph& graph, Backend& backend);
 
   // Sets the lane for the ops that follow.
-  void begin(const LaneContext& lane);
+  void begin(const graph::LaneContext& lane);
 
   // Returns the elements of a tensor in row-major order, without padding. Waits for queued work.
   std::vector<double> read(TensorId tensor);
@@ -31,15 +31,15 @@ class OpRunner {
   void run(size_t op);
 
  private:
-  void gather_lanes(const Op& op);
+  void gather_lanes(const graph::Op& op);
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   Backend& backend_;
   std::vector<std::byte*> tensors_;
   std::byte* workspace_ = nullptr;
   std::vector<const Implementation*> implementations_;
-  std::span<LaneContext> lane_;
+  std::span<graph::LaneContext> lane_;
   std::span<std::byte> staging_;  // on the host, as large as the largest tensor
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -8,21 +8,23 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/op_kind.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // One way to run one kind of op.
 struct Implementation {
-  OpKind kind;
-  const char* name;                 // "simd", "cudnn"
-  void (*run)(const OpCall& call);  // null: the executor itself runs the op
+  graph::OpKind kind;
+  const char* name;                        // "simd", "cudnn"
+  void (*run)(const graph::OpCall& call);  // null: the executor itself runs the op
   // Workspace bytes.
-  size_t (*workspace_bytes)(const OpCall& op) = [](const OpCall&) { return size_t{0}; };
+  size_t (*workspace_bytes)(const graph::OpCall& op) = [](const graph::OpCall&) {
+    return size_t{0};
+  };
   // Whether it supports the op's shapes, types and attributes.
-  bool (*supports)(const OpCall& op) = [](const OpCall&) { return true; };
+  bool (*supports)(const graph::OpCall& op) = [](const graph::OpCall&) { return true; };
   // Whether this machine's device has what it needs (a library, an engine of that library); null:
   // any device has. Called when an executor is made, in the order of the table. An implementation
   // that is skipped may log the reason.
-  bool (*available)(const OpCall& op) = nullptr;
+  bool (*available)(const graph::OpCall& op) = nullptr;
 };
 
 // The implementations of one op of ops.def, for all of its kinds. Within a kind, the fastest is
@@ -41,13 +43,13 @@ struct OpSet {
   size_t (*newton_schulz_bytes)(int64_t rows, int64_t columns);
 
   // Whether the kind, or this op, has an implementation.
-  bool has(OpKind kind) const;
-  bool supports(const Graph& graph, const Op& op) const;
+  bool has(graph::OpKind kind) const;
+  bool supports(const graph::Graph& graph, const graph::Op& op) const;
   // The workspace to plan for the op: enough for each implementation that may be chosen.
-  size_t op_workspace_bytes(const Graph& graph, const Op& op) const;
+  size_t op_workspace_bytes(const graph::Graph& graph, const graph::Op& op) const;
   // The first implementation that supports the op and is available in `context`, the backend's
   // launch_context(). An op without any is a broken invariant, as it is for op_workspace_bytes().
-  const Implementation& choose(const Graph& graph, const Op& op, void* context) const;
+  const Implementation& choose(const graph::Graph& graph, const graph::Op& op, void* context) const;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

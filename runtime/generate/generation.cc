@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 // Updates the text of the sequence, and ends the sequence if the text contains a stop text.
@@ -61,4 +61,4 @@ void generate(LanguageModel& model,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -8,7 +8,7 @@
 #include "runtime/generate/language_model.h"
 #include "runtime/generate/token_sampler.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
 // A sequence of tokens that is being generated.
 struct Generation {
@@ -41,4 +41,4 @@ void generate(LanguageModel& model,
               std::vector<Generation>& sequences,
               const std::function<void()>& on_step);
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -5,42 +5,45 @@
 #include "runtime/plan/memory_plan.h"
 #include "runtime/train/state/initialize.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
-ImageDenoiser::ImageDenoiser(std::unique_ptr<Backend> backend,
-                             const OpenedModel& model,
-                             const ModelIo& io,
+ImageDenoiser::ImageDenoiser(std::unique_ptr<exec::Backend> backend,
+                             const models::OpenedModel& model,
+                             const models::ModelIo& io,
                              int64_t images,
                              const ReadWeights& read_weights)
     : images_(images),
       elements_(io.height * io.width * io.channels),
       backend_(std::move(backend)),
-      layout_(make_layout(model.build(io, model.fewest_samples(), Purpose::kTraining), 1)),
-      graph_(model.build(io, images, Purpose::kInference)),
-      plan_(plan_program(graph_,
-                         [this](const Graph& graph, const Op& op) {
-                           return backend_->ops().op_workspace_bytes(graph, op);
-                         })),
+      layout_(
+          plan::make_layout(model.build(io, model.fewest_samples(), graph::Purpose::kTraining), 1)),
+      graph_(model.build(io, images, graph::Purpose::kInference)),
+      plan_(plan::plan_program(graph_,
+                               [this](const graph::Graph& graph, const graph::Op& op) {
+                                 return backend_->ops().op_workspace_bytes(graph, op);
+                               })),
       noised_(backend_->host_array<float>(static_cast<size_t>(images * elements_))),
       conditions_(backend_->host_array<float>(static_cast<size_t>(images * 2))),
       result_(backend_->host_array<float>(noised_.size())),
-      lane_(backend_->host_array<LaneContext>(1)) {
+      lane_(backend_->host_array<graph::LaneContext>(1)) {
   const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
   backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + plan_.arena_bytes +
                     plan_.constant_bytes + noised_.size_bytes() + conditions_.size_bytes() +
-                    5 * kDeviceAlignment);
-  std::byte* const parameters = backend_->allocate(parameter_bytes, name_of(RowKind::kParameters));
-  HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
-  read_weights(named_slices(layout_), weights.data());
+                    5 * plan::kDeviceAlignment);
+  std::byte* const parameters =
+      backend_->allocate(parameter_bytes, plan::name_of(plan::RowKind::kParameters));
+  exec::HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
+  read_weights(train::named_slices(layout_), weights.data());
   weights.write();
   executor_.emplace(
       graph_,
       plan_,
       layout_,
       *backend_,
-      ExecutorMemory{.arena = backend_->allocate(plan_.arena_bytes, name_of(RowKind::kArena)),
-                     .parameters = parameters,
-                     .constants = backend_->allocate(plan_.constant_bytes, "tables")});
+      exec::ExecutorMemory{
+          .arena = backend_->allocate(plan_.arena_bytes, plan::name_of(plan::RowKind::kArena)),
+          .parameters = parameters,
+          .constants = backend_->allocate(plan_.constant_bytes, "tables")});
   device_noised_ = backend_->allocate(noised_.size_bytes(), "images");
   device_conditions_ = backend_->allocate(conditions_.size_bytes(), "times and classes");
 }
@@ -62,4 +65,4 @@ std::span<const float> ImageDenoiser::run() {
   return result_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

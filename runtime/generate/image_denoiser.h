@@ -13,17 +13,18 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
 class ImageDenoiser {
  public:
   // Fills the parameters of the slices in a flat fp32 buffer.
-  using ReadWeights = std::function<void(const std::vector<NamedSlice>& slices, float* flat)>;
+  using ReadWeights =
+      std::function<void(const std::vector<checkpoint::NamedSlice>& slices, float* flat)>;
 
   // `model` must be resolved. The network evaluates batches of `images` images.
-  ImageDenoiser(std::unique_ptr<Backend> backend,
-                const OpenedModel& model,
-                const ModelIo& io,
+  ImageDenoiser(std::unique_ptr<exec::Backend> backend,
+                const models::OpenedModel& model,
+                const models::ModelIo& io,
                 int64_t images,
                 const ReadWeights& read_weights);
 
@@ -39,15 +40,15 @@ class ImageDenoiser {
 
  private:
   int64_t images_, elements_;
-  std::unique_ptr<Backend> backend_;
-  ParameterLayout layout_;
-  Graph graph_;
-  ProgramPlan plan_;
-  std::optional<Executor> executor_;
+  std::unique_ptr<exec::Backend> backend_;
+  plan::ParameterLayout layout_;
+  graph::Graph graph_;
+  plan::ProgramPlan plan_;
+  std::optional<exec::Executor> executor_;
   std::span<float> noised_, conditions_, result_;  // host buffers
   std::byte* device_noised_ = nullptr;             // device buffers
   std::byte* device_conditions_ = nullptr;
-  std::span<LaneContext> lane_;
+  std::span<graph::LaneContext> lane_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

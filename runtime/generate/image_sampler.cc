@@ -9,7 +9,7 @@
 #include "runtime/graph/diffusion_schedule.h"
 #include "runtime/graph/ops/diffusion_noise.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 // The number of the random stream within kRngNoise. Graphs use the lower numbers.
@@ -17,17 +17,18 @@ constexpr uint32_t kSamplingStream = 4;
 
 // A step from one time to an earlier one.
 struct Step {
-  float time = 0;              // the network's input
-  DiffusionShares here, next;  // shares of image and noise
+  float time = 0;                     // the network's input
+  graph::DiffusionShares here, next;  // shares of image and noise
 };
 
 std::vector<Step> steps_on_schedule(DiffusionSchedule schedule, int64_t count) {
-  const std::vector<DiffusionShares> shares = diffusion_shares(schedule);
+  const std::vector<graph::DiffusionShares> shares = graph::diffusion_shares(schedule);
   const std::vector<int64_t> times = sampling_times(count);
   std::vector<Step> steps;
   for (size_t i = 0; i < times.size(); ++i) {
-    const DiffusionShares next =
-        i + 1 < times.size() ? shares[static_cast<size_t>(times[i + 1])] : DiffusionShares{1, 0};
+    const graph::DiffusionShares next = i + 1 < times.size()
+                                            ? shares[static_cast<size_t>(times[i + 1])]
+                                            : graph::DiffusionShares{1, 0};
     steps.push_back({static_cast<float>(times[i]), shares[static_cast<size_t>(times[i])], next});
   }
   return steps;
@@ -37,16 +38,16 @@ std::vector<Step> steps_on_lines(int64_t count) {
   std::vector<Step> steps;
   const auto at = [count](int64_t i) {
     const double t = 1 - static_cast<double>(i) / static_cast<double>(count);
-    return DiffusionShares{1 - t, t};
+    return graph::DiffusionShares{1 - t, t};
   };
   for (int64_t i = 0; i < count; ++i)
-    steps.push_back({static_cast<float>(at(i).noise * kDiffusionTimes), at(i), at(i + 1)});
+    steps.push_back({static_cast<float>(at(i).noise * graph::kDiffusionTimes), at(i), at(i + 1)});
   return steps;
 }
 
 // The value of an element of a noised image after the step. `output` is the network's output for
 // the element.
-double after(const DiffusionTraits& model, const Step& step, double x, double output) {
+double after(const config::DiffusionTraits& model, const Step& step, double x, double output) {
   if (model.schedule == DiffusionSchedule::kFlowMatching)
     return x + (step.next.noise - step.here.noise) * output;
   const double a = step.here.image, b = step.here.noise;
@@ -61,7 +62,7 @@ double after(const DiffusionTraits& model, const Step& step, double x, double ou
 // Images that go through the steps together.
 class Group {
  public:
-  Group(ImageDenoiser& denoiser, const ModelTraits& model, const ImageSampling& options)
+  Group(ImageDenoiser& denoiser, const config::ModelTraits& model, const ImageSampling& options)
       : denoiser_(denoiser),
         model_(model),
         options_(options),
@@ -113,7 +114,7 @@ class Group {
 
  private:
   ImageDenoiser& denoiser_;
-  const ModelTraits& model_;
+  const config::ModelTraits& model_;
   const ImageSampling& options_;
   int64_t capacity_;
   std::span<const int32_t> classes_;
@@ -123,15 +124,16 @@ class Group {
 }  // namespace
 
 std::vector<int64_t> sampling_times(int64_t steps) {
-  LOCKSTEP_CHECK(steps > 0 && steps <= kDiffusionTimes);
+  LOCKSTEP_CHECK(steps > 0 && steps <= graph::kDiffusionTimes);
   std::vector<int64_t> times;
   for (int64_t left = steps; left > 0; --left)
-    times.push_back((2 * kDiffusionTimes * left + steps) / (2 * steps) - 1);  // rounded to nearest
+    times.push_back((2 * graph::kDiffusionTimes * left + steps) / (2 * steps) -
+                    1);  // rounded to nearest
   return times;
 }
 
 std::vector<float> sample_images(ImageDenoiser& denoiser,
-                                 const ModelTraits& model,
+                                 const config::ModelTraits& model,
                                  std::span<const int32_t> classes,
                                  const ImageSampling& options,
                                  const std::function<void(int64_t done, int64_t all)>& progress) {
@@ -156,4 +158,4 @@ std::vector<float> sample_images(ImageDenoiser& denoiser,
   return images;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -16,7 +16,7 @@
 
 #include "runtime/config/model_traits.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
 class ImageDenoiser;
 
@@ -39,9 +39,9 @@ std::vector<int64_t> sampling_times(int64_t steps);
 // class". The denoiser must take at least rows_per_image() images. progress(done, all) is called
 // after each step.
 std::vector<float> sample_images(ImageDenoiser& denoiser,
-                                 const ModelTraits& model,
+                                 const config::ModelTraits& model,
                                  std::span<const int32_t> classes,
                                  const ImageSampling& options,
                                  const std::function<void(int64_t done, int64_t all)>& progress);
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -10,7 +10,7 @@
 #include "runtime/plan/memory_plan.h"
 #include "runtime/train/state/initialize.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 // The number of tokens in one run of many_: enough for fast matrix products, few enough to save
@@ -21,10 +21,10 @@ constexpr const char* kCacheName = "the cache of keys and values";
 
 }  // namespace
 
-LanguageModel::Program LanguageModel::program(const OpenedModel& model,
+LanguageModel::Program LanguageModel::program(const models::OpenedModel& model,
                                               int64_t tokens,
                                               bool head) const {
-  GraphOptions options(Purpose::kInference);
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.packed = true;
   options.cached_tokens = context_;
   options.head = head;
@@ -34,15 +34,16 @@ LanguageModel::Program LanguageModel::program(const OpenedModel& model,
                   .executor = {},
                   .input = {},
                   .result = {}};
-  const OpSet& ops = backend_->ops();
-  program.plan = plan_program(program.graph, [&](const Graph& graph, const Op& op) {
-    return ops.op_workspace_bytes(graph, op);
-  });
+  const exec::OpSet& ops = backend_->ops();
+  program.plan =
+      plan::plan_program(program.graph, [&](const graph::Graph& graph, const graph::Op& op) {
+        return ops.op_workspace_bytes(graph, op);
+      });
   return program;
 }
 
-LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
-                             const OpenedModel& model,
+LanguageModel::LanguageModel(std::unique_ptr<exec::Backend> backend,
+                             const models::OpenedModel& model,
                              int64_t vocabulary,
                              int64_t sequences,
                              int64_t context,
@@ -51,7 +52,7 @@ LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
       context_(context),
       vocabulary_(vocabulary),
       backend_(std::move(backend)),
-      layout_(make_layout(model.build({}, 1, Purpose::kTraining), 1)),
+      layout_(plan::make_layout(model.build({}, 1, graph::Purpose::kTraining), 1)),
       many_(program(model, std::min(context, kTokensAtOnce), false)),
       last_(program(model, 1, true)),
       windows_(static_cast<size_t>(sequences)),
@@ -63,22 +64,25 @@ LanguageModel::LanguageModel(std::unique_ptr<Backend> backend,
     return static_cast<size_t>(sequences * 3 * program.tokens) * sizeof(int32_t);
   };
   backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + arena_bytes +
-                    cache_bytes() + input_bytes(many_) + input_bytes(last_) + 5 * kDeviceAlignment);
-  std::byte* parameters = backend_->allocate(parameter_bytes, name_of(RowKind::kParameters));
-  HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
-  read_weights(named_slices(layout_), weights.data());
+                    cache_bytes() + input_bytes(many_) + input_bytes(last_) +
+                    5 * plan::kDeviceAlignment);
+  std::byte* parameters =
+      backend_->allocate(parameter_bytes, plan::name_of(plan::RowKind::kParameters));
+  exec::HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
+  read_weights(train::named_slices(layout_), weights.data());
   weights.write();
-  const ExecutorMemory memory = {.arena = backend_->allocate(arena_bytes, name_of(RowKind::kArena)),
-                                 .parameters = parameters,
-                                 .states = backend_->allocate(cache_bytes(), kCacheName)};
+  const exec::ExecutorMemory memory = {
+      .arena = backend_->allocate(arena_bytes, plan::name_of(plan::RowKind::kArena)),
+      .parameters = parameters,
+      .states = backend_->allocate(cache_bytes(), kCacheName)};
   for (Program* program : {&many_, &last_}) {
     program->executor.emplace(program->graph, program->plan, layout_, *backend_, memory);
     program->input = backend_->host_array<int32_t>(input_bytes(*program) / sizeof(int32_t));
     program->device_input = backend_->allocate(input_bytes(*program), "tokens");
-    const Tensor& result = program->graph[program->graph.result];
+    const graph::Tensor& result = program->graph[program->graph.result];
     program->result = backend_->host_array<float>(result.bytes() / sizeof(float));
   }
-  lane_ = backend_->host_array<LaneContext>(1);
+  lane_ = backend_->host_array<graph::LaneContext>(1);
 }
 
 void LanguageModel::run(const std::vector<std::vector<int32_t>>& tokens) {
@@ -137,4 +141,4 @@ const float* LanguageModel::logits(size_t sequence) const {
   return &last_.result[sequence * static_cast<size_t>(vocabulary_)];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

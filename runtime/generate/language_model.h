@@ -17,17 +17,18 @@
 #include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
 class LanguageModel {
  public:
   // Fills the parameters of the slices in a flat fp32 buffer.
-  using ReadWeights = std::function<void(const std::vector<NamedSlice>& slices, float* flat)>;
+  using ReadWeights =
+      std::function<void(const std::vector<checkpoint::NamedSlice>& slices, float* flat)>;
 
   // `model` must be resolved. Processes batches of `sequences` sequences with at most `context`
   // tokens each.
-  LanguageModel(std::unique_ptr<Backend> backend,
-                const OpenedModel& model,
+  LanguageModel(std::unique_ptr<exec::Backend> backend,
+                const models::OpenedModel& model,
                 int64_t vocabulary,
                 int64_t sequences,
                 int64_t context,
@@ -47,26 +48,26 @@ class LanguageModel {
   // A graph that processes `tokens` tokens of each sequence at a time.
   struct Program {
     int64_t tokens = 0;
-    Graph graph;
-    ProgramPlan plan;
-    std::optional<Executor> executor;
+    graph::Graph graph;
+    plan::ProgramPlan plan;
+    std::optional<exec::Executor> executor;
     std::span<int32_t> input;           // (sequences, 3, tokens), packed; on the host
     std::byte* device_input = nullptr;  // on the device
     std::span<float> result;
   };
 
-  Program program(const OpenedModel& model, int64_t tokens, bool head) const;
+  Program program(const models::OpenedModel& model, int64_t tokens, bool head) const;
   // Processes the next tokens of each window, up to the positions `ends`.
   void run(Program& program, const std::vector<size_t>& ends);
 
   int64_t sequences_, context_, vocabulary_;
-  std::unique_ptr<Backend> backend_;
-  ParameterLayout layout_;
+  std::unique_ptr<exec::Backend> backend_;
+  plan::ParameterLayout layout_;
   Program many_, last_;
-  std::span<LaneContext> lane_;
+  std::span<graph::LaneContext> lane_;
   // For each sequence: the tokens that count, and how many of them are in the cache.
   std::vector<std::vector<int32_t>> windows_;
   std::vector<size_t> cached_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -6,7 +6,7 @@
 
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 
 TokenSampler::TokenSampler(const SamplingOptions& options, int64_t vocabulary)
     : options_(options),
@@ -69,4 +69,4 @@ size_t TokenSampler::keep_likely(double* total) {
   return kept;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::generate {
 
 struct SamplingOptions {
   double temperature = 1;  // divides the logits; 0: always the likeliest token
@@ -42,4 +42,4 @@ class TokenSampler {
   std::vector<double> weights_;  // (vocabulary)
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::generate

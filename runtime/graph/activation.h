@@ -4,7 +4,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // True if the derivative is computed from the activation's input, which must then be kept for the
 // backward pass. False if it follows from the output alone, so that the input's memory can be
@@ -14,4 +14,4 @@ constexpr bool saves_pre_activation(Activation activation) {
          activation == Activation::kSilu;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -2,7 +2,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 const void* Attributes::get(const std::type_info& type) const {
   LOCKSTEP_CHECK(type_ != nullptr && *type_ == type,
@@ -12,4 +12,4 @@ const void* Attributes::get(const std::type_info& type) const {
   return value_.get();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

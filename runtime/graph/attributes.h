@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // An immutable value of any type, shared by its copies: one struct of plain data per op, defined in
 // the op's header. A backward op carries the attributes of its forward op, unless it defines its
@@ -32,4 +32,4 @@ class Attributes {
   const std::type_info* type_ = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

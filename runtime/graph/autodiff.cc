@@ -31,7 +31,7 @@
 #include "runtime/graph/recompute.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // Running statistics follow the values of the forward pass; the chain rule does not apply to them.
@@ -177,4 +177,4 @@ void differentiate(Graph& graph) {
                    graph[id].name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -7,7 +7,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Appends backward ops in reverse order of the forward ops. The loss op gains outputs: the
 // gradients of its prediction and of its parameters.
@@ -50,4 +50,4 @@ class GradientBuilder {
   std::vector<bool> needs_gradient_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId GraphBuilder::tensor(std::string name, Shape shape, DType dtype, Role role) {
   Tensor tensor;
@@ -151,4 +151,4 @@ Graph GraphBuilder::finish() && {
   return std::move(graph_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -12,7 +12,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Rows [first, first + rows) of a linear layer's output.
 struct OutputRows {
@@ -129,4 +129,4 @@ class GraphBuilder {
   bool in_block_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

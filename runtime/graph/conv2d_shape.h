@@ -7,8 +7,11 @@
 #include "runtime/graph/window.h"
 
 namespace lockstep {
-
 class Shape;
+}  // namespace lockstep
+
+namespace lockstep::graph {
+
 struct Conv2dAttributes;
 
 // N images of H x W pixels with I channels become images with O channels. A kernel of KH x KW taps
@@ -44,4 +47,4 @@ struct Conv2dShape {
 // For x (N, H, W, I) and weights (O, KH, KW, I / G); defined in ops/conv2d.cc.
 Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& attributes);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

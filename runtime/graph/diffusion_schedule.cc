@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/diffusion_noise.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // The variance added by the step to a time (Ho et al. 2020).
@@ -41,4 +41,4 @@ std::vector<DiffusionShares> diffusion_shares(DiffusionSchedule schedule) {
   return shares;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // The weights a and b.
 struct DiffusionShares {
@@ -17,4 +17,4 @@ struct DiffusionShares {
 // and COSINE.
 std::vector<DiffusionShares> diffusion_shares(DiffusionSchedule schedule);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

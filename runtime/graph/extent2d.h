@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Two extents of an image, or of a window that slides over it.
 struct Extent2d {
@@ -10,4 +10,4 @@ struct Extent2d {
   bool operator==(const Extent2d&) const = default;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

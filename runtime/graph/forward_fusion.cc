@@ -14,7 +14,7 @@
 #include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/unread_ops.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 constexpr size_t kNone = ~size_t{0};
@@ -203,4 +203,4 @@ void fuse_forward(Graph& graph) {
   drop_unread_ops(graph);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

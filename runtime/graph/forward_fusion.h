@@ -4,7 +4,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // To be called before a training graph is differentiated. The graph computes the same result:
 // - an activation that is the only reader of a linear layer's or convolution's output becomes part
@@ -16,4 +16,4 @@ namespace lockstep {
 // - ops that nothing reads are dropped (unread_ops.h).
 void fuse_forward(Graph& graph);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/linear.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 std::vector<int> count_readers(const Graph& graph) {
@@ -94,4 +94,4 @@ void fuse_batch_norms(Graph& graph, const Supports& supports) {
   graph.forward_ops = graph.ops.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,7 +5,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // If only an activation's backward pass reads a gradient that a linear layer's backward pass
 // computes, the gradient is multiplied by the activation's derivative there: the two ops become one
@@ -22,4 +22,4 @@ using Supports = std::function<bool(const Graph&, const Op&)>;
 // and so does a pair whose fused op `supports` rejects.
 void fuse_batch_norms(Graph& graph, const Supports& supports);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

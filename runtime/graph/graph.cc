@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 bool Graph::crosses_lanes() const {
   return std::any_of(
       ops.begin(), ops.end(), [](const Op& op) { return op.kind == OpKind::kGatherLanes; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -16,7 +16,7 @@
 #include "runtime/graph/operands.h"
 #include "runtime/graph/tensor_id.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // What the graph is built for. Training has dropout, saved tensors and gradients; evaluation ends
 // in the loss statistics; inference ends in the model's output.
@@ -136,4 +136,4 @@ enum StatisticIndex {
   kStatisticCount = 4
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

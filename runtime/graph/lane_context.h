@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Which lane of which step runs, and which part of its batch counts.
 struct LaneContext {
@@ -19,4 +19,4 @@ struct LaneContext {
   float mix = 1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

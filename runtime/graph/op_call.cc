@@ -2,7 +2,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 OpKind OpCall::kind() const { return op_.kind; }
 TensorId OpCall::input_id(InputName name) const { return op_.inputs[name]; }
@@ -20,4 +20,4 @@ int64_t OpCall::output_stride(OutputName name) const {
 bool OpCall::training() const { return graph_.purpose == Purpose::kTraining; }
 bool OpCall::bf16x3() const { return graph_.bf16x3; }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -13,7 +13,7 @@
 #include "runtime/graph/operands.h"
 #include "runtime/graph/tensor_id.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 struct Graph;
 struct Op;
@@ -98,4 +98,4 @@ class OpCall {
   void* device_ = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 enum class OpKind : uint8_t {
 #define KIND(Kind, name) k##Kind,
@@ -19,4 +19,4 @@ constexpr const char* name_of(OpKind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

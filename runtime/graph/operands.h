@@ -15,7 +15,7 @@
 
 #include "runtime/graph/tensor_id.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // The underlying type of an enum says whether it names inputs or outputs.
 using InputIndex = uint16_t;
@@ -74,4 +74,4 @@ class Operands : public std::vector<TensorId> {
 using OpInputs = Operands<InputIndex>;
 using OpOutputs = Operands<OutputIndex>;
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

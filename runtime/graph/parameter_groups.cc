@@ -12,7 +12,7 @@
 #include "runtime/config/pattern.h"
 #include "runtime/graph/ops/recurrent.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 namespace {
 
@@ -70,14 +70,14 @@ Initializer initializer_of(GroupConfig::Initialize how, const Graph& graph, Tens
 
 void set_parameter_groups(const TrainConfig& train, const std::string& section, Graph& graph) {
   if (train.layer_lr_decay < 1 && graph.blocks == 0)
-    refuse_value("train.layer_lr_decay",
-                 train.layer_lr_decay,
-                 fmt::format("1 for model.{}, which does not consist of blocks", section));
+    config::refuse_value("train.layer_lr_decay",
+                         train.layer_lr_decay,
+                         fmt::format("1 for model.{}, which does not consist of blocks", section));
   std::vector<bool> grouped(graph.tensors.size(), false);
   for (size_t i = 0; i < train.groups.size(); ++i) {
     const GroupConfig& group = train.groups[i];
     const std::string path = fmt::format("train.groups[{}].match", i);
-    const Pattern pattern(path, group.match);
+    const config::Pattern pattern(path, group.match);
     bool any = false;
     for (const TensorId id : graph.parameters) {
       Tensor& parameter = graph[id];
@@ -93,12 +93,13 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
       if (group.weight_decay >= 0) parameter.weight_decay = group.weight_decay;
     }
     if (!any)
-      refuse_value(path,
-                   in_quotes(group.match),
-                   fmt::format("a pattern that matches the name of a parameter of model.{}, "
-                               "such as {}",
-                               section,
-                               in_quotes(graph[graph.parameters.front()].name)));
+      config::refuse_value(
+          path,
+          in_quotes(group.match),
+          fmt::format("a pattern that matches the name of a parameter of model.{}, "
+                      "such as {}",
+                      section,
+                      in_quotes(graph[graph.parameters.front()].name)));
   }
   require_some_trained(graph, "train.groups");
   if (train.layer_lr_decay == 1) return;
@@ -115,4 +116,4 @@ void require_some_trained(const Graph& graph, const std::string& field) {
   if (!any) throw ConfigError("{}: freezes all parameters; at least one must be trained", field);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

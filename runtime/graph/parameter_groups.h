@@ -6,7 +6,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Sets learning rate, weight decay, initial value and `frozen` of the parameters of a forward
 // graph, from the first group that matches the parameter's name. Then multiplies the rates by
@@ -18,4 +18,4 @@ void set_parameter_groups(const TrainConfig& train, const std::string& section, 
 // Throws ConfigError if no parameter is left to train; `field` is the field that has frozen them.
 void require_some_trained(const Graph& graph, const std::string& field);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

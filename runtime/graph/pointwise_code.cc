@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 using F = PointwiseFunction;
@@ -101,4 +101,4 @@ std::optional<PointwiseCode> compile_pointwise(const PointwiseProgram& program) 
   return Compiler(program).compile();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

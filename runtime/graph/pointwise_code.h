@@ -7,7 +7,7 @@
 
 #include "runtime/graph/pointwise_program.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // to = function(a, b, c). Value numbers: inputs from 0, then registers, then constants from
 // PointwiseCode::kFirstConstant.
@@ -33,4 +33,4 @@ struct PointwiseCode {
 // Compiles a program without unneeded instructions; returns nothing if it exceeds a limit.
 std::optional<PointwiseCode> compile_pointwise(const PointwiseProgram& program);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

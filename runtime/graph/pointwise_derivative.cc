@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/pointwise_program.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 using F = PointwiseFunction;
@@ -150,4 +150,4 @@ std::optional<PointwiseProgram> PointwiseProgram::derivative(int input) const {
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

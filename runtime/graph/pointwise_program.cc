@@ -8,7 +8,7 @@
 #include "runtime/graph/pointwise_code.h"
 #include "runtime/graph/pointwise_values.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 using F = PointwiseFunction;
@@ -209,4 +209,4 @@ bool PointwiseProgram::fits() const {
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

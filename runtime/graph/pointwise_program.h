@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Ordered by number of operands. NaN operands give NaN, except in comparisons and in functions of
 // booleans.
@@ -133,4 +133,4 @@ class PointwiseProgram {
   int result_ = -1;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/pointwise_program.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 template <typename T>
 LOCKSTEP_HD T pointwise_mod(T a, T b) {
@@ -86,4 +86,4 @@ LOCKSTEP_HD T pointwise_value(PointwiseFunction function, T a, T b, T c) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

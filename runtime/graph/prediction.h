@@ -4,7 +4,7 @@
 #include "runtime/graph/graph.h"
 #include "runtime/graph/ops/total_loss.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // The prediction of a graph that ends in a loss: the first input of the loss, or of the first of
 // several losses. It still exists when the last op has run. kNoTensor if the loss has parameters of
@@ -17,4 +17,4 @@ inline TensorId prediction_of(const Graph& graph) {
   return ends_in_loss && last.inputs.size() == 2 ? last.inputs[LossIn::kPrediction] : kNoTensor;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 const Op& Recomputation::enter(size_t index, const Op& op) {
   for (const RecomputedBlock& block : builder_.graph().recomputed) {
@@ -57,4 +57,4 @@ void Recomputation::drop_unused() {
   std::move(kept.rbegin(), kept.rend(), std::back_inserter(graph.ops));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 
 #include "runtime/graph/autodiff.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class Recomputation {
  public:
@@ -32,4 +32,4 @@ class Recomputation {
   Op current_{};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

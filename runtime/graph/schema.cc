@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 const OpSchema& schema_of(OpKind kind) {
   static const std::array<const OpSchema*, static_cast<size_t>(OpKind::kCount)> table = {
@@ -26,4 +26,4 @@ int64_t bytes_moved(const Graph& graph, const Op& op) {
   return bytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -8,7 +8,7 @@
 
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GradientBuilder;
 
@@ -31,7 +31,7 @@ const OpSchema& schema_of(OpKind kind);
 int64_t bytes_moved(const Graph& graph, const Op& op);
 
 // Defined by each op in graph/ops/.
-#define KIND(Kind, name) extern const OpSchema k##Kind##Schema;
+#define KIND(Kind, name) extern const graph::OpSchema k##Kind##Schema;
 #include "runtime/graph/ops.def"
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 void drop_unread_ops(Graph& graph) {
   LOCKSTEP_REQUIRE(graph.recomputed.empty() && graph.ops.size() == graph.forward_ops);
@@ -31,4 +31,4 @@ void drop_unread_ops(Graph& graph) {
   graph.forward_ops = graph.ops.size();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -1,7 +1,7 @@
 #pragma once
 // Removes ops whose outputs nothing reads; networks read from files may have some.
 
-namespace lockstep {
+namespace lockstep::graph {
 
 struct Graph;
 
@@ -9,4 +9,4 @@ struct Graph;
 // update a state stay.
 void drop_unread_ops(Graph& graph);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 std::vector<int64_t> strides_of(const Shape& shape) {
@@ -121,4 +121,4 @@ ViewAndInverse make_view(const Shape& x, const std::vector<ViewAxis>& axes, floa
   return made;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 
 #include "runtime/base/shape.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // One dimension of y. Indices begin, begin + step, ... below end read x; the others do not.
 struct ViewDimension {
@@ -75,4 +75,4 @@ struct ViewAndInverse {
 // `axes`: those of y in order. Each dimension of x is the source of exactly one of them.
 ViewAndInverse make_view(const Shape& x, const std::vector<ViewAxis>& axes, float fill);
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // The number of positions of a window of `kernel` taps, `dilation` apart, along `size` pixels with
 // `padding` more on each side. 0 or less: the window does not fit.
@@ -13,4 +13,4 @@ constexpr int64_t window_count(
   return room < 0 ? 0 : room / stride + 1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

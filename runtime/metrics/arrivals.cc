@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 CollectiveArrivals::CollectiveArrivals(std::span<const CollectiveArrival> mine) {
   for (const CollectiveArrival& arrival : mine) summaries_.emplace(arrival.key, ArrivalSummary{});
@@ -28,4 +28,4 @@ const ArrivalSummary* CollectiveArrivals::find(uint64_t key) const {
   return found != summaries_.end() && found->second.ranks > 0 ? &found->second : nullptr;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

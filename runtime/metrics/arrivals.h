@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // The group of ranks that take part in a span's work. Ranks of the same group pass the same number.
 struct CollectiveGroup {
@@ -43,4 +43,4 @@ class CollectiveArrivals {
   std::unordered_map<uint64_t, ArrivalSummary> summaries_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

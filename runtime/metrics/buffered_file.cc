@@ -14,7 +14,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 constexpr size_t kFullBytes = size_t{64} << 10;
 constexpr size_t kMaxRecords = kFullBytes / 16;  // max records in the buffer
@@ -193,4 +193,4 @@ void BufferedFile::note(int error) {
       max_kept_bytes_ >> 20);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // An append-only file of records with a fixed buffer. Writers format straight into the buffer. It
 // makes a system call only when 64 KiB are full, a second has passed since the last write, or at
@@ -73,4 +73,4 @@ class BufferedFile {
   bool warned_ = false, reported_written_ = false, reported_missing_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // A value that no rank knows is negative, and left out.
 struct DeviceRecord {
@@ -50,4 +50,4 @@ inline constexpr DeviceCount kDeviceCounts[] = {
     {"gpu_xid", &DeviceRecord::xid},
     {"gpu_xid_rank", &DeviceRecord::xid_rank}};
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

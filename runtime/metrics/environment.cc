@@ -11,7 +11,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // The value of the first line "KEY<blanks>: VALUE" of a file in /proc; empty if there is none.
@@ -67,4 +67,4 @@ std::string environment_text(const EnvironmentInfo& info) {
   return json.dump({.indent = 2, .replace_invalid = true}) + "\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

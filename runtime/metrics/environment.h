@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // The caller's part of environment.json. The rest is read from the machine.
 struct EnvironmentInfo {
@@ -30,4 +30,4 @@ const char* lockstep_version();
 // start_time (ISO 8601, UTC).
 std::string environment_text(const EnvironmentInfo& info);
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

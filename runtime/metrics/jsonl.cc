@@ -15,7 +15,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // The step of a line `{"step": N, ...}`; -1 if it is not one.
@@ -209,4 +209,4 @@ void JsonlWriter::append(const StepRecord& record) {
   file_.commit(line.finish());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -8,7 +8,7 @@
 #include "runtime/metrics/buffered_file.h"
 #include "runtime/metrics/step_record.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // Writes metrics.jsonl: one JSON object per line, with fields named as in StepRecord. A number that
 // is NaN or infinite is written as null, and the line then has "nonfinite": true. append() takes
@@ -38,4 +38,4 @@ class JsonlWriter {
   double left_out_ms_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

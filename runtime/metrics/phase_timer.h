@@ -3,7 +3,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // Adds the milliseconds of its own lifetime to a sum.
 class PhaseTimer {
@@ -18,4 +18,4 @@ class PhaseTimer {
   double start_ms_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

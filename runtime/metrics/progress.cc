@@ -15,7 +15,7 @@
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 constexpr double kRedrawMs = 100;
@@ -232,4 +232,4 @@ void Progress::finish() {
   line_open_ = false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

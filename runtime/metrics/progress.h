@@ -7,7 +7,7 @@
 
 #include "runtime/metrics/step_record.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 struct ProgressOptions {
   int fd = 2;               // where to print; not owned; must stay open until the queue has written
@@ -73,4 +73,4 @@ std::string format_progress(const StepRecord& record,
 // "1:02:03", "4:05".
 std::string format_duration(double milliseconds);
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -7,7 +7,7 @@
 #include "runtime/metrics/device_record.h"
 #include "runtime/metrics/task_metrics.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // The rank that worked longest, if it makes the other ranks wait noticeably.
 struct SlowestRank {
@@ -46,4 +46,4 @@ struct StepRecord {
   TaskMetrics eval_task = {};  // eval_f1 and so on; task_metrics.h has the names
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

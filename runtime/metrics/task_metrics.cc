@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <limits>
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 struct Name {
@@ -203,4 +203,4 @@ TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
   return metrics;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // In the order of EvalConfig::Metric, starting at F1.
 enum TaskMetric {
@@ -107,4 +107,4 @@ class ValueMetrics {
   static TaskMetrics of(const Samples& samples, std::byte* scratch);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -12,7 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/metrics/event.pb.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // The prefix of the name of every event file.
@@ -146,4 +146,4 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
   append_event(file_, event);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

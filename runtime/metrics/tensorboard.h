@@ -9,7 +9,7 @@
 #include "runtime/metrics/buffered_file.h"
 #include "runtime/metrics/step_record.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // Writes scalars for TensorBoard to FOLDER/events.out.tfevents.<time>.<host>.<pid>:
 // train/{loss,lr,grad_norm}, throughput/{samples_per_s,tokens_per_s,mfu},
@@ -42,4 +42,4 @@ class TensorBoardWriter {
   std::optional<StepRecord> last_;  // not written yet, or only its evaluation
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -11,7 +11,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 constexpr size_t kTracks = 5;
@@ -205,4 +205,4 @@ void write_timeline(const std::filesystem::path& path,
   write_file_atomically(path, text + "]\n");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -9,7 +9,7 @@
 
 #include "runtime/metrics/arrivals.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 // The rows of a rank in the trace. Spans on kSteps, kOps and kDevice are nested or disjoint, and
 // kOps shares the row of kSteps. Spans on the other tracks may overlap, and take as many rows as
@@ -92,4 +92,4 @@ class Timeline {
 void write_timeline(const std::filesystem::path& path,
                     const std::vector<std::string>& events_texts);
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -23,13 +23,13 @@
 #include "runtime/plan/lifetimes.h"
 #include "runtime/plan/program_plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kBlockAlignment = 256;  // bytes: preferred by GPU libraries, and whole cache lines
 
-bool in_arena(const Tensor& tensor) {
-  return tensor.role == Role::kActivation || tensor.role == Role::kResult;
+bool in_arena(const graph::Tensor& tensor) {
+  return tensor.role == graph::Role::kActivation || tensor.role == graph::Role::kResult;
 }
 
 size_t aligned(size_t bytes) {
@@ -38,7 +38,7 @@ size_t aligned(size_t bytes) {
 
 // Makes the blocks of the tensors; an in-place output joins the block of its input. Returns the
 // index of each tensor's block, -1 if it has none.
-std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) {
+std::vector<int> make_blocks(const graph::Graph& graph, std::vector<Lifetime>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const auto use = [&](TensorId id) {
@@ -52,7 +52,7 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
 
   std::vector<int> block_of(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
+    const graph::Op& op = graph.ops[i];
     const int now = static_cast<int>(i);
     std::vector<bool> taken(op.inputs.size(), false);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
@@ -60,10 +60,10 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
       if (output == kNoTensor || !in_arena(graph[output])) continue;
       int& block = block_of[static_cast<size_t>(output)];
       if (block >= 0) continue;
-      for (const auto& [out, in] : schema_of(op.kind).in_place) {
+      for (const auto& [out, in] : graph::schema_of(op.kind).in_place) {
         const TensorId input = op.inputs[in];
         if (out.index() != k || input == kNoTensor || taken[in.index()]) continue;
-        if (graph[input].role != Role::kActivation) continue;
+        if (graph[input].role != graph::Role::kActivation) continue;
         if (last_use[static_cast<size_t>(input)] != now ||
             graph[input].dtype != graph[output].dtype ||
             graph[input].bytes() != graph[output].bytes())
@@ -86,7 +86,10 @@ std::vector<int> make_blocks(const Graph& graph, std::vector<Lifetime>& blocks) 
 }
 
 // Lays out the tensors of a role one after the other.
-void lay_out(const Graph& graph, Role role, std::vector<PlacedTensor>& placed, size_t& bytes) {
+void lay_out(const graph::Graph& graph,
+             graph::Role role,
+             std::vector<PlacedTensor>& placed,
+             size_t& bytes) {
   for (size_t id = 0; id < graph.tensors.size(); ++id) {
     if (graph.tensors[id].role != role) continue;
     placed.push_back({static_cast<TensorId>(id), bytes});
@@ -96,13 +99,13 @@ void lay_out(const Graph& graph, Role role, std::vector<PlacedTensor>& placed, s
 
 }  // namespace
 
-ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes) {
+ProgramPlan plan_program(const graph::Graph& graph, const WorkspaceBytes& workspace_bytes) {
   std::vector<Lifetime> blocks;
   const std::vector<int> block_of = make_blocks(graph, blocks);
   std::vector<int> workspace_block(graph.ops.size(), -1);
   ProgramPlan plan;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    plan.flops += schema_of(graph.ops[i].kind).flops(graph, graph.ops[i]);
+    plan.flops += graph::schema_of(graph.ops[i].kind).flops(graph, graph.ops[i]);
     const size_t bytes = aligned(workspace_bytes(graph, graph.ops[i]));
     if (bytes == 0) continue;
     workspace_block[i] = static_cast<int>(blocks.size());
@@ -120,8 +123,8 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
     plan.tensor_offsets[id] =
         placement(static_cast<TensorId>(id), blocks[static_cast<size_t>(block_of[id])]);
   }
-  lay_out(graph, Role::kState, plan.states, plan.state_bytes);
-  lay_out(graph, Role::kConstant, plan.constants, plan.constant_bytes);
+  lay_out(graph, graph::Role::kState, plan.states, plan.state_bytes);
+  lay_out(graph, graph::Role::kConstant, plan.constants, plan.constant_bytes);
   plan.workspace_offsets.assign(graph.ops.size(), 0);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     if (workspace_block[i] < 0) continue;
@@ -131,4 +134,4 @@ ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_byt
   return plan;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -20,19 +20,20 @@
 #include "runtime/plan/lifetimes.h"
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // Finds the parameters that an op reads.
 class ParameterReads {
  public:
-  explicit ParameterReads(const Graph& graph) : number_of_tensor_(graph.tensors.size(), kNone) {
+  explicit ParameterReads(const graph::Graph& graph)
+      : number_of_tensor_(graph.tensors.size(), kNone) {
     for (size_t p = 0; p < graph.parameters.size(); ++p)
       number_of_tensor_[static_cast<size_t>(graph.parameters[p])] = p;
   }
 
   // The indices of the op's parameters, ascending.
-  std::vector<size_t> of(const Op& op) const {
+  std::vector<size_t> of(const graph::Op& op) const {
     std::vector<size_t> read;
     for (const TensorId input : op.inputs) {
       const size_t number =
@@ -56,7 +57,7 @@ struct Residency {
 };
 
 // A block that is read again stays in memory if at most kOthers blocks have arrived since.
-std::vector<Residency> residencies_of(const Graph& graph, const ParameterLayout& layout) {
+std::vector<Residency> residencies_of(const graph::Graph& graph, const ParameterLayout& layout) {
   constexpr size_t kOthers = 1;
   struct LastUse {
     size_t residency = 0;
@@ -67,11 +68,12 @@ std::vector<Residency> residencies_of(const Graph& graph, const ParameterLayout&
   std::vector<Residency> residencies;
   for (size_t op = 0; op < graph.ops.size(); ++op) {
     for (size_t p : reads.of(graph.ops[op])) {
-      const auto block = static_cast<size_t>(
-          std::find_if(layout.blocks.begin(),
-                       layout.blocks.end(),
-                       [&](const Range& range) { return overlap(layout.slots[p], range); }) -
-          layout.blocks.begin());
+      const auto block = static_cast<size_t>(std::find_if(layout.blocks.begin(),
+                                                          layout.blocks.end(),
+                                                          [&](const collectives::Range& range) {
+                                                            return overlap(layout.slots[p], range);
+                                                          }) -
+                                             layout.blocks.begin());
       LastUse& use = last[block];
       if (use.residencies == 0 || residencies.size() - use.residencies > kOthers) {
         use.residency = residencies.size();
@@ -86,8 +88,10 @@ std::vector<Residency> residencies_of(const Graph& graph, const ParameterLayout&
 
 }  // namespace
 
-void gather_in_place(const Graph& training, const ParameterLayout& layout, ProgramPlan& program) {
-  const std::vector<Range>& buckets = layout.buckets;
+void gather_in_place(const graph::Graph& training,
+                     const ParameterLayout& layout,
+                     ProgramPlan& program) {
+  const std::vector<collectives::Range>& buckets = layout.buckets;
   const size_t element_bytes = size_of(layout.compute);
   std::vector<bool> listed(buckets.size(), false);
   const auto list = [&](size_t bucket) {
@@ -111,8 +115,8 @@ void gather_in_place(const Graph& training, const ParameterLayout& layout, Progr
   program.gathered_before_op[training.forward_ops - 1] = program.gathers.size();
 }
 
-void gather_blocks(const Graph& graph, const ParameterLayout& layout, ProgramPlan& program) {
-  const std::vector<Range> buckets = layout.all_buckets();
+void gather_blocks(const graph::Graph& graph, const ParameterLayout& layout, ProgramPlan& program) {
+  const std::vector<collectives::Range> buckets = layout.all_buckets();
   const size_t element_bytes = size_of(layout.compute);
   const std::vector<Residency> residencies = residencies_of(graph, layout);
   std::vector<Lifetime> lifetimes;
@@ -130,7 +134,7 @@ void gather_blocks(const Graph& graph, const ParameterLayout& layout, ProgramPla
     for (;
          residency < residencies.size() && residencies[residency].needed_by == static_cast<int>(op);
          ++residency) {
-      const Range& block = layout.blocks[residencies[residency].block];
+      const collectives::Range& block = layout.blocks[residencies[residency].block];
       for (size_t b = 0; b < buckets.size(); ++b) {
         if (buckets[b].begin < block.begin || buckets[b].end > block.end) continue;
         const auto before = static_cast<size_t>(buckets[b].begin - block.begin);
@@ -149,4 +153,4 @@ void gather_blocks(const Graph& graph, const ParameterLayout& layout, ProgramPla
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -22,18 +22,20 @@
 #include "runtime/plan/moment_layout.h"
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
-std::vector<Range> trained_blocks(const ParameterLayout& layout) {
-  std::vector<Range> blocks;
-  for (const Range& block : layout.blocks)
+std::vector<collectives::Range> trained_blocks(const ParameterLayout& layout) {
+  std::vector<collectives::Range> blocks;
+  for (const collectives::Range& block : layout.blocks)
     if (block.begin < layout.trained()) blocks.push_back(block);
   return blocks;
 }
 
 // The first op that writes a gradient of the block.
-int begun_by(const Graph& training, const ParameterLayout& layout, const Range& block) {
+int begun_by(const graph::Graph& training,
+             const ParameterLayout& layout,
+             const collectives::Range& block) {
   for (size_t i = 0; i < training.ops.size(); ++i) {
     for (TensorId output : training.ops[i].outputs) {
       if (output == kNoTensor) continue;
@@ -49,10 +51,13 @@ int begun_by(const Graph& training, const ParameterLayout& layout, const Range& 
 
 }  // namespace
 
-void share_gradient_memory(const Graph& training, ParameterLayout& layout, ProgramPlan& program) {
-  const std::vector<Range> blocks = trained_blocks(layout);
+void share_gradient_memory(const graph::Graph& training,
+                           ParameterLayout& layout,
+                           ProgramPlan& program) {
+  const std::vector<collectives::Range> blocks = trained_blocks(layout);
   const auto bucket_at = [&](int64_t begin) {
-    const auto found = std::ranges::lower_bound(layout.buckets, begin, {}, &Range::begin);
+    const auto found =
+        std::ranges::lower_bound(layout.buckets, begin, {}, &collectives::Range::begin);
     return static_cast<size_t>(found - layout.buckets.begin());
   };
   std::vector<int> ready(layout.buckets.size());
@@ -62,9 +67,9 @@ void share_gradient_memory(const Graph& training, ParameterLayout& layout, Progr
   }
   program.buckets_begun_by_op.resize(training.ops.size());
   std::vector<Lifetime> lifetimes;
-  for (const Range& block : blocks) {
+  for (const collectives::Range& block : blocks) {
     const int first_op = begun_by(training, layout, block);
-    const size_t end = bucket_at(block.end), free_after = end - 1 + kExchangesInFlight;
+    const size_t end = bucket_at(block.end), free_after = end - 1 + collectives::kExchangesInFlight;
     lifetimes.push_back({.bytes = static_cast<size_t>(block.size()) * sizeof(float),
                          .first_op = first_op,
                          .last_op = free_after < ready.size()
@@ -75,12 +80,12 @@ void share_gradient_memory(const Graph& training, ParameterLayout& layout, Progr
           static_cast<int>(bucket));
   }
   layout.gradient_elements = static_cast<int64_t>(place_by_lifetime(lifetimes) / sizeof(float));
-  std::vector<Range> taken;
+  std::vector<collectives::Range> taken;
   for (const ParameterSlot& slot : layout.slots)
     taken.push_back({slot.offset, slot.offset + slot.elements});
-  std::ranges::sort(taken, {}, &Range::begin);
+  std::ranges::sort(taken, {}, &collectives::Range::begin);
   for (size_t i = 0; i < blocks.size(); ++i) {
-    const Range& block = blocks[i];
+    const collectives::Range& block = blocks[i];
     const int64_t moved = static_cast<int64_t>(lifetimes[i].offset / sizeof(float)) - block.begin;
     for (size_t bucket = bucket_at(block.begin); bucket < bucket_at(block.end); ++bucket) {
       layout.bucket_offsets.push_back(moved + layout.buckets[bucket].begin);
@@ -92,4 +97,4 @@ void share_gradient_memory(const Graph& training, ParameterLayout& layout, Progr
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -27,14 +27,14 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // Slots begin at slice boundaries, so that a parameter has the same chunks of squares
 // (base/exact_sum.h) at any offset.
-constexpr int64_t kSlotAlignment = kSliceAlignment;
+constexpr int64_t kSlotAlignment = collectives::kSliceAlignment;
 
-std::vector<int> last_writers(const Graph& graph) {
+std::vector<int> last_writers(const graph::Graph& graph) {
   std::vector<int> writer(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     for (TensorId id : graph.ops[i].outputs) {
@@ -51,7 +51,7 @@ struct SortKey {
   auto operator<=>(const SortKey&) const = default;
 };
 
-int finished_after(const Graph& graph, const std::vector<int>& writer, size_t parameter) {
+int finished_after(const graph::Graph& graph, const std::vector<int>& writer, size_t parameter) {
   const TensorId gradient = graph[graph.parameters[parameter]].gradient;
   LOCKSTEP_CHECK(
       gradient != kNoTensor, "{} has no gradient ", graph[graph.parameters[parameter]].name);
@@ -59,7 +59,7 @@ int finished_after(const Graph& graph, const std::vector<int>& writer, size_t pa
 }
 
 // Frozen parameters are ordered like the others, those of the last layers first.
-std::vector<SortKey> sort_keys(const Graph& training) {
+std::vector<SortKey> sort_keys(const graph::Graph& training) {
   const std::vector<int> writer = last_writers(training);
   std::vector<int> first_reader(training.tensors.size(), 0);
   for (size_t i = training.forward_ops; i-- > 0;) {
@@ -82,7 +82,10 @@ std::vector<SortKey> sort_keys(const Graph& training) {
 
 }  // namespace
 
-ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_elements, int ranks) {
+ParameterLayout make_layout(const graph::Graph& training,
+                            int lanes,
+                            int64_t bucket_elements,
+                            int ranks) {
   const std::vector<SortKey> keys = sort_keys(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -93,18 +96,18 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
   layout.lanes = lanes;
   if (!training.parameters.empty()) layout.compute = training[training.parameters[0]].dtype;
   layout.slots.resize(training.parameters.size());
-  const int parts = slices(lanes, ranks);
-  const int64_t max_bucket_elements = bucket_length(bucket_elements, parts);
+  const int parts = collectives::slices(lanes, ranks);
+  const int64_t max_bucket_elements = collectives::bucket_length(bucket_elements, parts);
   int64_t offset = 0, block_begin = 0;
   const auto end_block = [&] {
-    offset = padded_elements(offset, parts);
+    offset = collectives::padded_elements(offset, parts);
     if (offset > block_begin) layout.blocks.push_back({block_begin, offset});
     block_begin = offset;
   };
   std::optional<int64_t> statistics_begin, frozen_begin;
   SortKey::Region region = SortKey::kTrained;
   for (size_t index : order) {
-    const Tensor& tensor = training[training.parameters[index]];
+    const graph::Tensor& tensor = training[training.parameters[index]];
     const int64_t elements = tensor.shape.elements();
     // The last bucket of a large parameter takes more parameters as long as there is room.
     const int64_t filled = offset - block_begin, in_last_bucket = filled % max_bucket_elements;
@@ -124,9 +127,10 @@ ParameterLayout make_layout(const Graph& training, int lanes, int64_t bucket_ele
   layout.frozen_elements = offset - frozen_begin.value_or(offset);
   layout.statistics_begin = statistics_begin.value_or(layout.trained());
   layout.gradient_elements = layout.trained();
-  for (const Range& block : layout.blocks) {
-    const std::vector<Range> cut = make_buckets(block, parts, bucket_elements);
-    std::vector<Range>& all =
+  for (const collectives::Range& block : layout.blocks) {
+    const std::vector<collectives::Range> cut =
+        collectives::make_buckets(block, parts, bucket_elements);
+    std::vector<collectives::Range>& all =
         block.begin < layout.trained() ? layout.buckets : layout.frozen_buckets;
     all.insert(all.end(), cut.begin(), cut.end());
   }
@@ -148,15 +152,15 @@ size_t ParameterLayout::slot_at(int64_t flat) const {
   return found.value();
 }
 
-std::vector<Range> ParameterLayout::all_buckets() const {
-  std::vector<Range> all = buckets;
+std::vector<collectives::Range> ParameterLayout::all_buckets() const {
+  std::vector<collectives::Range> all = buckets;
   all.insert(all.end(), frozen_buckets.begin(), frozen_buckets.end());
   return all;
 }
 
 std::vector<std::string> ParameterLayout::bucket_names() const {
   std::vector<std::string> names;
-  for (const Range& bucket : all_buckets()) {
+  for (const collectives::Range& bucket : all_buckets()) {
     const std::string& first = slots[slot_at(bucket.begin)].name;
     const std::string& last = slots[slot_at(bucket.end - 1)].name;
     names.push_back(first == last ? first : first + " to " + last);
@@ -165,13 +169,14 @@ std::vector<std::string> ParameterLayout::bucket_names() const {
 }
 
 size_t ParameterLayout::gradient_buckets() const {
-  const auto end = std::find_if(buckets.begin(), buckets.end(), [&](const Range& bucket) {
-    return bucket.begin >= statistics_begin;
-  });
+  const auto end =
+      std::find_if(buckets.begin(), buckets.end(), [&](const collectives::Range& bucket) {
+        return bucket.begin >= statistics_begin;
+      });
   return static_cast<size_t>(end - buckets.begin());
 }
 
-std::vector<std::vector<int>> bucket_schedule(const Graph& training,
+std::vector<std::vector<int>> bucket_schedule(const graph::Graph& training,
                                               const ParameterLayout& layout) {
   const std::vector<int> writer = last_writers(training);
   std::vector<std::vector<int>> after(training.ops.size());
@@ -187,7 +192,7 @@ std::vector<std::vector<int>> bucket_schedule(const Graph& training,
   return after;
 }
 
-double usual_bucket_mib(const Graph& training, DType wire) {
+double usual_bucket_mib(const graph::Graph& training, DType wire) {
   constexpr double kCost = 128.0 * 1024, kMiB = 1024.0 * 1024;
   double elements = 0;
   for (const TensorId parameter : training.parameters) {
@@ -200,4 +205,4 @@ double usual_bucket_mib(const Graph& training, DType wire) {
   return std::clamp(std::round(10 * mib) / 10, 0.1, 1024.0);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -1,17 +1,17 @@
 #include "runtime/base/error.h"
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
-ProgramPlan plan_length_bucket(const Graph& graph,
-                               const Graph& full_graph,
+ProgramPlan plan_length_bucket(const graph::Graph& graph,
+                               const graph::Graph& full_graph,
                                const ProgramPlan& full_plan,
                                const WorkspaceBytes& workspace_bytes) {
   LOCKSTEP_CHECK(graph.ops.size() == full_graph.ops.size() &&
                  graph.forward_ops == full_graph.forward_ops &&
                  graph.parameters == full_graph.parameters && graph.inputs == full_graph.inputs);
   for (size_t i = 0; i < full_graph.ops.size(); ++i) {
-    const Op &op = graph.ops[i], &other = full_graph.ops[i];
+    const graph::Op &op = graph.ops[i], &other = full_graph.ops[i];
     LOCKSTEP_CHECK(
         op.kind == other.kind && op.inputs == other.inputs && op.outputs == other.outputs,
         "op {} '{}' differs from that of the whole context ",
@@ -30,4 +30,4 @@ ProgramPlan plan_length_bucket(const Graph& graph,
   return plan;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

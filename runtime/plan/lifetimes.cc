@@ -18,7 +18,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kNowhere = std::numeric_limits<size_t>::max();
@@ -140,4 +140,4 @@ size_t place_by_lifetime(std::vector<Lifetime>& blocks) {
   return arena;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct Lifetime {
   size_t bytes = 0;
@@ -18,4 +18,4 @@ struct Lifetime {
 // of the whole arena.
 size_t place_by_lifetime(std::vector<Lifetime>& blocks);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::plan {
 const char* name_of(RowKind kind) {
   switch (kind) {
 #define LOCKSTEP_ROW_NAME(kind, name) \
-  case RowKind::kind: return name;
+  case plan::RowKind::kind: return name;
     LOCKSTEP_MEMORY_ROWS(LOCKSTEP_ROW_NAME)
 #undef LOCKSTEP_ROW_NAME
   }
@@ -65,4 +65,4 @@ std::string memory_table(const MemoryPlan& memory) {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

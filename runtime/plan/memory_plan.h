@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // What a row is for, and the name that tables, JSON and errors print. The run allocates nothing for
 // kGraphs: it is an estimate of what the driver takes.
@@ -69,4 +69,4 @@ struct MemoryPlan {
 // Human-readable memory table with a total.
 std::string memory_table(const MemoryPlan& memory);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

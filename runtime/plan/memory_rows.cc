@@ -8,7 +8,7 @@
 #include "runtime/plan/moment_layout.h"
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 const char* written(DType dtype) {
@@ -129,10 +129,11 @@ class Rows {
   }
 
   void add_gradients(int local_lanes) {
-    const LaneShares shares = sharding_.shares();
+    const collectives::LaneShares shares = sharding_.shares();
     // With PowerSGD, a group is added up at a time.
-    const bool grouped = traffic_.power_sgd && shares.order == LaneOrder::kInTurn;
-    const int sums = grouped ? LaneShares{.lanes = shares.unit}.buffers() : shares.buffers();
+    const bool grouped = traffic_.power_sgd && shares.order == collectives::LaneOrder::kInTurn;
+    const int sums =
+        grouped ? collectives::LaneShares{.lanes = shares.unit}.buffers() : shares.buffers();
     const std::string partial_sums =
         fmt::format("{} for {} a rank", counted(sums, "partial sum"), counted(local_lanes, "lane"));
     const size_t buffer_bytes = static_cast<size_t>(layout_.gradient_elements) * sizeof(float);
@@ -148,7 +149,7 @@ class Rows {
 
   // What compression of the gradients keeps from step to step.
   void add_compression() {
-    const LaneShares shares = sharding_.shares();
+    const collectives::LaneShares shares = sharding_.shares();
     const int local_groups = shares.most() / shares.unit;
     if (const auto& power_sgd = traffic_.power_sgd) {
       add(RowKind::kResiduals,
@@ -160,7 +161,8 @@ class Rows {
       return;
     }
     add(RowKind::kResiduals,
-        static_cast<size_t>(most_residuals(shares, sharding_.topology, layout_.trained())) *
+        static_cast<size_t>(
+            collectives::most_residuals(shares, sharding_.topology, layout_.trained())) *
             sizeof(uint16_t),
         fmt::format("bf16, of the sums over {} of lanes",
                     counted(sharding_.residual_groups, "group")));
@@ -221,7 +223,7 @@ class Rows {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& training, const Plan& plan, const PlanOptions& options) {
+MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options) {
   MemoryPlan memory = {Rows(plan, options).take()};
   if (options.device && options.device->recordings > 0)
     memory.rows.push_back({RowKind::kGraphs,
@@ -234,4 +236,4 @@ MemoryPlan plan_memory(const Graph& training, const Plan& plan, const PlanOption
   return memory;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -22,19 +22,20 @@
 #include "runtime/plan/layout.h"
 #include "runtime/plan/muon_layout.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
-std::vector<Range> one_moment_ranges(const MuonConfig& config, const ParameterLayout& layout) {
+std::vector<collectives::Range> one_moment_ranges(const MuonConfig& config,
+                                                  const ParameterLayout& layout) {
   std::vector<int64_t> begins = layout.begins();
   begins.push_back(layout.elements);
-  std::vector<Range> ranges;
+  std::vector<collectives::Range> ranges;
   for (const size_t slot : muon_slots(config, layout)) {
     const int64_t begin = layout.slots[slot].offset;
     ranges.push_back({begin, *std::ranges::upper_bound(begins, begin)});
   }
-  std::ranges::sort(ranges, {}, &Range::begin);
-  std::vector<Range> joined;
-  for (const Range& range : ranges) {
+  std::ranges::sort(ranges, {}, &collectives::Range::begin);
+  std::vector<collectives::Range> joined;
+  for (const collectives::Range& range : ranges) {
     if (!joined.empty() && joined.back().end == range.begin) {
       joined.back().end = range.end;
     } else {
@@ -44,15 +45,17 @@ std::vector<Range> one_moment_ranges(const MuonConfig& config, const ParameterLa
   return joined;
 }
 
-std::vector<Range> one_moment_ranges(const OptimizerConfig& config, const ParameterLayout& layout) {
+std::vector<collectives::Range> one_moment_ranges(const OptimizerConfig& config,
+                                                  const ParameterLayout& layout) {
   const auto* muon = std::get_if<MuonConfig>(&config.kind);
-  return muon == nullptr ? std::vector<Range>() : one_moment_ranges(*muon, layout);
+  return muon == nullptr ? std::vector<collectives::Range>() : one_moment_ranges(*muon, layout);
 }
 
-std::vector<Range> outside(const Range& range, const std::vector<Range>& holes) {
-  std::vector<Range> parts;
+std::vector<collectives::Range> outside(const collectives::Range& range,
+                                        const std::vector<collectives::Range>& holes) {
+  std::vector<collectives::Range> parts;
   int64_t begin = range.begin;
-  auto hole = std::ranges::upper_bound(holes, begin, {}, &Range::end);
+  auto hole = std::ranges::upper_bound(holes, begin, {}, &collectives::Range::end);
   for (; hole != holes.end() && hole->begin < range.end; ++hole) {
     if (begin < hole->begin) parts.push_back({begin, hole->begin});
     begin = hole->end;
@@ -61,16 +64,20 @@ std::vector<Range> outside(const Range& range, const std::vector<Range>& holes) 
   return parts;
 }
 
-int64_t max_outside(const std::vector<Range>& buckets, const std::vector<Range>& holes, int parts) {
+int64_t max_outside(const std::vector<collectives::Range>& buckets,
+                    const std::vector<collectives::Range>& holes,
+                    int parts) {
   int64_t max_elements = 0;
   for (int part = 0; part < parts; ++part) {
     int64_t sum = 0;
-    for (const Range& bucket : buckets) {
-      for (const Range& range : outside(part_of(bucket, part, parts), holes)) sum += range.size();
+    for (const collectives::Range& bucket : buckets) {
+      for (const collectives::Range& range :
+           outside(collectives::part_of(bucket, part, parts), holes))
+        sum += range.size();
     }
     max_elements = std::max(max_elements, sum);
   }
   return max_elements;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

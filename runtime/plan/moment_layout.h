@@ -8,20 +8,25 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct ParameterLayout;
 
 // The ranges with only a first moment: Muon's matrices, each with the padding after it. In
 // increasing order; adjacent ones are merged. Empty for other optimizers.
-std::vector<Range> one_moment_ranges(const OptimizerConfig& config, const ParameterLayout& layout);
-std::vector<Range> one_moment_ranges(const MuonConfig& config, const ParameterLayout& layout);
+std::vector<collectives::Range> one_moment_ranges(const OptimizerConfig& config,
+                                                  const ParameterLayout& layout);
+std::vector<collectives::Range> one_moment_ranges(const MuonConfig& config,
+                                                  const ParameterLayout& layout);
 
 // The parts of `range` outside of `holes`, which are in increasing order and disjoint.
-std::vector<Range> outside(const Range& range, const std::vector<Range>& holes);
+std::vector<collectives::Range> outside(const collectives::Range& range,
+                                        const std::vector<collectives::Range>& holes);
 
 // The max number of elements outside of `holes` that any of `parts` owners has, if each owns one
 // part of every bucket.
-int64_t max_outside(const std::vector<Range>& buckets, const std::vector<Range>& holes, int parts);
+int64_t max_outside(const std::vector<collectives::Range>& buckets,
+                    const std::vector<collectives::Range>& holes,
+                    int parts);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

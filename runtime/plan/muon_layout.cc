@@ -7,7 +7,7 @@
 #include "runtime/plan/layout.h"
 #include "runtime/plan/sharding_plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kAlignment = 256;  // bytes: of the parts of Muon's memory
@@ -43,19 +43,21 @@ void add_matrices(const MuonConfig& config,
   if (parts.empty()) parts.push_back(slot.shape[0]);
   int64_t begin = slot.offset;
   for (const int64_t rows : parts) {
-    const Range range = {begin, begin + rows * columns};
+    const collectives::Range range = {begin, begin + rows * columns};
     matrices.push_back({number, range, rows, columns, scale_of(config, rows, columns), 0});
     begin = range.end;
   }
 }
 
 // The max number of elements of a matrix that any rank owns.
-int64_t largest_piece(const std::vector<Range>& buckets, int ranks, const Range& matrix) {
+int64_t largest_piece(const std::vector<collectives::Range>& buckets,
+                      int ranks,
+                      const collectives::Range& matrix) {
   int64_t max_elements = 0;
   for (int part = 0; part < ranks; ++part) {
     int64_t sum = 0;
-    for (const Range& bucket : buckets) {
-      const Range owned = part_of(bucket, part, ranks);
+    for (const collectives::Range& bucket : buckets) {
+      const collectives::Range owned = collectives::part_of(bucket, part, ranks);
       sum += std::max<int64_t>(
           0, std::min(owned.end, matrix.end) - std::max(owned.begin, matrix.begin));
     }
@@ -82,7 +84,7 @@ int64_t MuonLayout::sent_bytes() const {
 }
 
 std::vector<size_t> muon_slots(const MuonConfig& config, const ParameterLayout& layout) {
-  const Pattern of_adamw("optimizer.muon.adamw_match", config.adamw_match);
+  const config::Pattern of_adamw("optimizer.muon.adamw_match", config.adamw_match);
   std::vector<size_t> slots;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     const ParameterSlot& slot = layout.slots[i];
@@ -128,8 +130,8 @@ MuonLayout make_muon_layout(const MuonConfig& config,
       layout.matrix_bytes = std::max(
           layout.matrix_bytes, aligned(static_cast<size_t>(largest + kVector) * sizeof(float)));
     } else {
-      round.slot =
-          std::min(largest, std::max<int64_t>(kGatheredFloats / layout.ranks, kSliceAlignment));
+      round.slot = std::min(
+          largest, std::max<int64_t>(kGatheredFloats / layout.ranks, collectives::kSliceAlignment));
     }
     const size_t slots = layout.ranks == 1 ? 0 : layout.sharded ? 2 * ranks : ranks;
     max_message_bytes =
@@ -140,4 +142,4 @@ MuonLayout make_muon_layout(const MuonConfig& config,
   return layout;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

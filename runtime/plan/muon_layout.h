@@ -15,15 +15,15 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct ParameterLayout;
 struct ShardingPlan;
 
 // Rows of a parameter that form one matrix: the whole parameter, or one of its row_parts.
 struct MuonMatrix {
-  size_t slot = 0;  // the parameter's slot
-  Range range;      // in the flat buffer
+  size_t slot = 0;           // the parameter's slot
+  collectives::Range range;  // in the flat buffer
   int64_t rows = 0, columns = 0;
   float scale = 1;  // multiplies the orthogonalized matrix
   int owner = 0;    // the rank that orthogonalizes it
@@ -66,4 +66,4 @@ MuonLayout make_muon_layout(const MuonConfig& config,
                             const ShardingPlan& sharding,
                             const NewtonSchulzBytes& newton_schulz_bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

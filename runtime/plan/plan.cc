@@ -23,7 +23,7 @@
 
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 void place_constants(ProgramPlans& programs) {
@@ -64,10 +64,10 @@ Plan make_plan(const RunGraphs& graphs,
   } else if (sharding.shards_optimizer()) {
     gather_in_place(training, layout, programs.training);
   }
-  for (const Graph& graph : length_bucket_training)
+  for (const graph::Graph& graph : length_bucket_training)
     programs.length_bucket_training.push_back(
         plan_length_bucket(graph, training, programs.training, workspace_bytes));
-  for (const Graph& graph : length_bucket_evaluation)
+  for (const graph::Graph& graph : length_bucket_evaluation)
     programs.length_bucket_evaluation.push_back(
         plan_length_bucket(graph, *evaluation, programs.evaluation, workspace_bytes));
   place_constants(programs);
@@ -77,4 +77,4 @@ Plan make_plan(const RunGraphs& graphs,
   return plan;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -12,7 +12,7 @@
 #include "runtime/plan/sharding_plan.h"
 #include "runtime/plan/traffic_plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct Plan {
   ShardingPlan sharding;
@@ -58,16 +58,16 @@ struct PlanOptions {
 
 // The graphs of a run.
 struct RunGraphs {
-  Graph training = {};                   // differentiated
-  std::optional<Graph> evaluation = {};  // ends in the loss or, to predict, in the output
+  graph::Graph training = {};                   // differentiated
+  std::optional<graph::Graph> evaluation = {};  // ends in the loss or, to predict, in the output
   // For samples shorter than the context (execution.length_buckets), in increasing order. Each lane
   // runs the shortest program that its samples fit into, or the one of the whole context. An
   // evaluation has none if its result would have another shape at these lengths.
-  std::vector<Graph> length_bucket_training = {}, length_bucket_evaluation = {};
+  std::vector<graph::Graph> length_bucket_training = {}, length_bucket_evaluation = {};
 };
 
 Plan make_plan(const RunGraphs& graphs,
                const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

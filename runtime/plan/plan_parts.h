@@ -3,25 +3,29 @@
 
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Lays out one lane's gradients so that a bucket's memory is free for others as soon as the next
 // kExchangesInFlight buckets are complete. program.buckets_after_op must be set.
-void share_gradient_memory(const Graph& training, ParameterLayout& layout, ProgramPlan& program);
+void share_gradient_memory(const graph::Graph& training,
+                           ParameterLayout& layout,
+                           ProgramPlan& program);
 
 // The all-gathers of the training program: every bucket once, to its offset in the flat buffer,
 // before the first op that reads it and before the backward pass.
-void gather_in_place(const Graph& training, const ParameterLayout& layout, ProgramPlan& program);
+void gather_in_place(const graph::Graph& training,
+                     const ParameterLayout& layout,
+                     ProgramPlan& program);
 // The all-gathers of a program if no rank holds all parameters: each block that the ops read. A
 // block is gathered again if other blocks have taken its memory since.
-void gather_blocks(const Graph& graph, const ParameterLayout& layout, ProgramPlan& program);
+void gather_blocks(const graph::Graph& graph, const ParameterLayout& layout, ProgramPlan& program);
 
 // Lays out a graph that has the same ops and parameters as `full_graph`, in the same order, but
 // shorter samples. All such programs share the flat buffers and the exchanges, so everything else
 // in the plan (the buckets that an op finishes, the parameters that it waits for) is copied from
 // `full_plan`. Graphs whose ops differ are a broken invariant.
-ProgramPlan plan_length_bucket(const Graph& graph,
-                               const Graph& full_graph,
+ProgramPlan plan_length_bucket(const graph::Graph& graph,
+                               const graph::Graph& full_graph,
                                const ProgramPlan& full_plan,
                                const WorkspaceBytes& workspace_bytes);
 
@@ -29,12 +33,12 @@ ProgramPlan plan_length_bucket(const Graph& graph,
 TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options);
 
 // Depends on everything else.
-MemoryPlan plan_memory(const Graph& training, const Plan& plan, const PlanOptions& options);
+MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options);
 
 // An upper estimate of the device memory that the driver takes for `recordings` CUDA graphs of a
 // step. A driver takes 2.7 KB a node (a kernel, copy or exchange) on one GPU and 10.5 KB on
 // another, by public measurements with drivers for CUDA 12.4 and newer; older ones take several
 // times as much.
-size_t recorded_bytes(const Graph& training, const Plan& plan, size_t recordings);
+size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t recordings);
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -8,7 +8,7 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/graph/graph.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 // Bytes [offset, offset + bytes) of the arena, in use from op `first_op` through op `last_op`.
 struct Placement {
@@ -51,7 +51,7 @@ struct ProgramPlan {
   // The all-gathers of parameters in the order in which ops need them, and how many of them must be
   // done before each op. Only training has them, once a step; if parameters are sharded, every
   // program has them, each time that it runs.
-  std::vector<GatherItem> gathers;
+  std::vector<collectives::GatherItem> gathers;
   std::vector<size_t> gathered_before_op;
   bool gathers_each_run = false;
   // Before each op: the offsets of the parameters of the blocks that arrive for it.
@@ -64,10 +64,10 @@ struct ProgramPlan {
 inline constexpr size_t kNotInArena = ~size_t{0};
 
 // Workspace bytes that a backend needs for an op.
-using WorkspaceBytes = std::function<size_t(const Graph&, const Op&)>;
+using WorkspaceBytes = std::function<size_t(const graph::Graph&, const graph::Op&)>;
 
 // Lays out one graph in the arena.
-ProgramPlan plan_program(const Graph& graph, const WorkspaceBytes& workspace_bytes);
+ProgramPlan plan_program(const graph::Graph& graph, const WorkspaceBytes& workspace_bytes);
 
 // The programs of a run. Those for shorter samples are numbered as in RunGraphs.
 struct ProgramPlans {
@@ -77,4 +77,4 @@ struct ProgramPlans {
   size_t constant_bytes = 0;  // of all of them
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -1,6 +1,6 @@
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kNodeBytes = 16 * 1024;
@@ -15,7 +15,7 @@ constexpr size_t kNodesOfUpdate = 16;
 
 }  // namespace
 
-size_t recorded_bytes(const Graph& training, const Plan& plan, size_t recordings) {
+size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t recordings) {
   const ProgramPlan& program = plan.programs.training;
   const auto ranks = static_cast<size_t>(plan.sharding.topology.ranks());
   const size_t lanes = static_cast<size_t>(plan.sharding.lanes) / ranks;
@@ -32,4 +32,4 @@ size_t recorded_bytes(const Graph& training, const Plan& plan, size_t recordings
   return recordings * (nodes + kNodesOfUpdate + plan.layout.slots.size()) * kNodeBytes;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -6,10 +6,10 @@
 #include "collectives/layout/sharding.h"
 #include "collectives/layout/topology.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct ShardingPlan {
-  Topology topology;
+  collectives::Topology topology;
   // What is sharded, so that a rank holds only its part: 0 to 3, as in DeepSpeed. Each stage
   // includes those before it; with one rank all are the same.
   int zero_stage = 1;
@@ -34,22 +34,23 @@ struct ShardingPlan {
   bool shares_parameters() const { return topology.shares_memory && shards_optimizer(); }
   // Whether ranks that share memory write their sums into each other's gradients.
   bool replicated_sums() const { return topology.shares_memory && !shards_optimizer(); }
-  LaneShares shares() const {
+  collectives::LaneShares shares() const {
     const bool each = shards_gradients() && topology.ranks() > 1;
     return {.lanes = lanes,
             .ranks = topology.ranks(),
             .unit = residual_groups > 0 ? lanes / residual_groups : 1,
-            .order = interleaved_lanes ? LaneOrder::kTogether
-                     : each            ? LaneOrder::kEachSummed
-                                       : LaneOrder::kInTurn};
+            .order = interleaved_lanes ? collectives::LaneOrder::kTogether
+                     : each            ? collectives::LaneOrder::kEachSummed
+                                       : collectives::LaneOrder::kInTurn};
   }
   // The index of element `flat` of a bucket among the elements that `rank` updates, which are
   // packed one range after the other.
-  int64_t owned_index_of(int rank, const Range& bucket, int64_t flat) const {
+  int64_t owned_index_of(int rank, const collectives::Range& bucket, int64_t flat) const {
     if (!shards_optimizer()) return flat;
-    const Range part = part_of(bucket, topology.part_of(rank), topology.ranks());
+    const collectives::Range part =
+        collectives::part_of(bucket, topology.part_of(rank), topology.ranks());
     return bucket.begin / topology.ranks() + flat - part.begin;
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

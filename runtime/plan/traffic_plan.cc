@@ -6,27 +6,28 @@
 #include "runtime/base/error.h"
 #include "runtime/plan/plan_parts.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // The trained matrices; no running statistics.
-std::vector<FlatMatrix> matrices_of(const ParameterLayout& layout) {
-  std::vector<FlatMatrix> matrices;
+std::vector<collectives::FlatMatrix> matrices_of(const ParameterLayout& layout) {
+  std::vector<collectives::FlatMatrix> matrices;
   for (const ParameterSlot& slot : layout.slots) {
     if (slot.is_trained_matrix())
       matrices.push_back({slot.offset, slot.shape[0], slot.elements / slot.shape[0]});
   }
-  std::ranges::sort(matrices, {}, &FlatMatrix::offset);
+  std::ranges::sort(matrices, {}, &collectives::FlatMatrix::offset);
   return matrices;
 }
 
 void plan_sum_gathers(const Plan& plan, TrafficPlan& traffic) {
-  const std::vector<Range>& buckets = plan.layout.buckets;
-  const Topology& topology = plan.sharding.topology;
+  const std::vector<collectives::Range>& buckets = plan.layout.buckets;
+  const collectives::Topology& topology = plan.sharding.topology;
   const bool rounds = traffic.wire != DType::kF32 && topology.ranks() > 1;
   const size_t rounded = rounds ? plan.layout.gradient_buckets() : 0;
   const auto staging = static_cast<size_t>(traffic.staging_elements) * sizeof(float);
-  traffic.rounded_gathers = staged_gathers(buckets, rounded, size_of(traffic.wire), staging);
+  traffic.rounded_gathers =
+      collectives::staged_gathers(buckets, rounded, size_of(traffic.wire), staging);
   for (size_t b = rounded; b < buckets.size(); ++b)
     traffic.gradient_gathers.push_back(
         {static_cast<int>(b), static_cast<size_t>(buckets[b].begin) * sizeof(float)});
@@ -35,7 +36,7 @@ void plan_sum_gathers(const Plan& plan, TrafficPlan& traffic) {
 // Bytes of a lane's or a rank's sums, before they are cut into parts.
 int64_t sum_bytes(const Plan& plan, const TrafficPlan& traffic) {
   if (traffic.power_sgd) {
-    const Topology& topology = plan.sharding.topology;
+    const collectives::Topology& topology = plan.sharding.topology;
     return static_cast<int64_t>(sizeof(float)) * (traffic.power_sgd->lefts(topology).padded() +
                                                   traffic.power_sgd->rights(topology).padded());
   }
@@ -45,23 +46,24 @@ int64_t sum_bytes(const Plan& plan, const TrafficPlan& traffic) {
 }
 
 // How many sums the library gets from a rank.
-int sums_of_library(const LaneShares& shares) {
-  return shares.order == LaneOrder::kEachSummed ? shares.most() : 1;
+int sums_of_library(const collectives::LaneShares& shares) {
+  return shares.order == collectives::LaneOrder::kEachSummed ? shares.most() : 1;
 }
 
 // Bytes that the rank sends in a step which sends the most.
 void count_bytes(const Plan& plan, TrafficPlan& traffic) {
-  const std::vector<Range> buckets = plan.layout.all_buckets();
-  const auto elements = [&](const std::vector<GatherItem>& items) {
+  const std::vector<collectives::Range> buckets = plan.layout.all_buckets();
+  const auto elements = [&](const std::vector<collectives::GatherItem>& items) {
     int64_t sum = 0;
-    for (const GatherItem& item : items) sum += buckets[static_cast<size_t>(item.bucket)].size();
+    for (const collectives::GatherItem& item : items)
+      sum += buckets[static_cast<size_t>(item.bucket)].size();
     return sum;
   };
-  const Topology& topology = plan.sharding.topology;
+  const collectives::Topology& topology = plan.sharding.topology;
   const ProgramPlan& training = plan.programs.training;
   const int64_t gradient_bytes = sum_bytes(plan, traffic);
-  const LaneShares shares = plan.sharding.shares();
-  const LaneShares of_sums =
+  const collectives::LaneShares shares = plan.sharding.shares();
+  const collectives::LaneShares of_sums =
       traffic.power_sgd ? traffic.power_sgd->lefts(topology).shares() : shares;
   const int gathers = training.gathers_each_run ? shares.most() : 1;
   const int64_t gathered =
@@ -72,10 +74,10 @@ void count_bytes(const Plan& plan, TrafficPlan& traffic) {
   // On each level a rank sends, of each of its sums, all but one of `count` parts, and gathers
   // receive the same amount back.
   std::vector<std::vector<int>> sums = {std::vector<int>(1, sums_of_library(shares))};
-  if (!plan.sharding.library_order) sums = offered_sums(topology, of_sums);
+  if (!plan.sharding.library_order) sums = collectives::offered_sums(topology, of_sums);
   for (const std::vector<int>& offered : sums) {
     int64_t wire_bytes = 0, network_bytes = 0, parts = 1;
-    const std::vector<RankGroup> groups = topology.groups_of(0);
+    const std::vector<collectives::RankGroup> groups = topology.groups_of(0);
     for (size_t level = 0; level < groups.size(); ++level) {
       const int count = groups[level].count;
       const int64_t bytes = offered[level] * gradient_bytes + gathered;
@@ -104,16 +106,16 @@ TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options) {
   LOCKSTEP_CHECK(!sharding.replicated_sums() ||
                  (sharding.topology.nodes == 1 && options.power_sgd == 0));
   if (options.power_sgd > 0) {
-    traffic.power_sgd = power_sgd_layout(
+    traffic.power_sgd = collectives::power_sgd_layout(
         matrices_of(layout), layout.trained(), options.power_sgd, sharding.residual_groups);
   } else {
-    traffic.exchanged_elements =
-        exchanged_elements(layout.buckets, /*saves_memory=*/sharding.shards_gradients());
+    traffic.exchanged_elements = collectives::exchanged_elements(
+        layout.buckets, /*saves_memory=*/sharding.shards_gradients());
     if (sharding.topology.ranks() > 1)
       traffic.staging_elements =
           sharding.library_order
               ? traffic.exchanged_elements
-              : staging_elements(
+              : collectives::staging_elements(
                     traffic.exchanged_elements, sharding.topology, sharding.shares(), traffic.wire);
   }
   if (!sharding.shards_optimizer() && !traffic.power_sgd && !sharding.replicated_sums())
@@ -125,4 +127,4 @@ TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options) {
   return traffic;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -10,12 +10,12 @@
 #include "runtime/base/dtype.h"
 #include "runtime/plan/muon_layout.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 
 struct TrafficPlan {
   DType wire = DType::kF32;  // of gradients on their way to other ranks
   // for gradients sent as low-rank factors; then the gradients themselves are not exchanged
-  std::optional<PowerSgdLayout> power_sgd;
+  std::optional<collectives::PowerSgdLayout> power_sgd;
   std::optional<MuonLayout> muon;  // if Muon is the optimizer
   // Elements of the buckets whose exchange may be in flight at a time, and the floats of their
   // staging buffer.
@@ -23,10 +23,10 @@ struct TrafficPlan {
   // The all-gathers of the summed gradients if the optimizer is not sharded, except with
   // replicated_sums(). `rounded_gathers` are those of sums sent as `wire`, through the staging
   // buffer.
-  std::vector<GatherItem> gradient_gathers, rounded_gathers;
+  std::vector<collectives::GatherItem> gradient_gathers, rounded_gathers;
   // Sent in a step by the rank that sends the most; shared memory sends nothing.
   int64_t wire_bytes = 0;
   int64_t network_bytes = 0;  // the part that goes to other nodes
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -8,13 +8,13 @@
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/defaults.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
-GraphOptions options_for(const ResolvedRun& run, Purpose purpose) {
+graph::GraphOptions options_for(const ResolvedRun& run, graph::Purpose purpose) {
   const RunConfig& config = run.config;
-  const ModelTraits& traits = run.model->traits();
-  GraphOptions options(purpose);
+  const config::ModelTraits& traits = run.model->traits();
+  graph::GraphOptions options(purpose);
   options.compute = compute_type(config.execution.precision);
   options.logits_alignment = run.ops->logits_alignment;
   options.lanes = static_cast<int>(config.train.lanes);
@@ -25,44 +25,45 @@ GraphOptions options_for(const ResolvedRun& run, Purpose purpose) {
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   if (!config.execution.length_buckets.empty()) options.sample_tokens = traits.context;
   options.lora = huggingface::lora_layers(config);
-  options.prepare_parameters = [&config, section = traits.section](Graph& graph) {
+  options.prepare_parameters = [&config, section = traits.section](graph::Graph& graph) {
     huggingface::freeze_base(config, graph);
-    set_parameter_groups(config.train, section, graph);
+    graph::set_parameter_groups(config.train, section, graph);
   };
   return options;
 }
 
 // `tokens`: see OpenedModel::build().
-Graph build_graph(const ResolvedRun& run,
-                  Purpose purpose,
-                  int64_t global_batch,
-                  int64_t tokens = 0) {
-  Graph graph = run.model->build(
+graph::Graph build_graph(const ResolvedRun& run,
+                         graph::Purpose purpose,
+                         int64_t global_batch,
+                         int64_t tokens = 0) {
+  graph::Graph graph = run.model->build(
       run.io, global_batch / run.config.train.lanes, options_for(run, purpose), tokens);
   check_ops(run.config.model, graph, *run.ops);
-  fuse_batch_norms(graph, [&](const Graph& g, const Op& op) { return run.ops->supports(g, op); });
+  graph::fuse_batch_norms(
+      graph, [&](const graph::Graph& g, const graph::Op& op) { return run.ops->supports(g, op); });
   return graph;
 }
 
 }  // namespace
 
-RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch) {
-  RunGraphs graphs;
-  graphs.training = build_graph(run, Purpose::kTraining, global_batch);
+plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch) {
+  plan::RunGraphs graphs;
+  graphs.training = build_graph(run, graph::Purpose::kTraining, global_batch);
   const bool predicts = run.purpose == RunPurpose::kPredict;
   if (run.data->eval)
-    graphs.evaluation =
-        build_graph(run, predicts ? Purpose::kInference : Purpose::kEvaluation, global_batch);
+    graphs.evaluation = build_graph(
+        run, predicts ? graph::Purpose::kInference : graph::Purpose::kEvaluation, global_batch);
   for (const int64_t tokens : run.config.execution.length_buckets) {
     graphs.length_bucket_training.push_back(
-        build_graph(run, Purpose::kTraining, global_batch, tokens));
+        build_graph(run, graph::Purpose::kTraining, global_batch, tokens));
     if (!graphs.evaluation) continue;
-    const Graph& full = *graphs.evaluation;
-    Graph bucket = build_graph(run, full.purpose, global_batch, tokens);
+    const graph::Graph& full = *graphs.evaluation;
+    graph::Graph bucket = build_graph(run, full.purpose, global_batch, tokens);
     if (bucket.shape(bucket.result) == full.shape(full.result))
       graphs.length_bucket_evaluation.push_back(std::move(bucket));
   }
   return graphs;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

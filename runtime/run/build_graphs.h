@@ -6,10 +6,10 @@
 #include "runtime/plan/plan.h"
 #include "runtime/run/resolve.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // Builds the graphs for `global_batch`, which is a multiple of the lanes. Throws ConfigError if the
 // device cannot run them.
-RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch);
+plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -11,7 +11,7 @@
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 namespace {
 
@@ -29,7 +29,7 @@ void check_lanes(const TrainConfig& train, const std::string& node) {
 
 // In ZeRO stages 2 and 3 the lanes of a rank use one gradient buffer in turn. Interleaved lanes
 // would need a buffer each.
-void check_zero_stage(const CommConfig& comm, const Plan& plan) {
+void check_zero_stage(const CommConfig& comm, const plan::Plan& plan) {
   const int ranks = plan.sharding.topology.ranks();
   if (!plan.sharding.shards_gradients() || !plan.sharding.interleaved_lanes ||
       plan.sharding.lanes == ranks)
@@ -43,7 +43,7 @@ void check_zero_stage(const CommConfig& comm, const Plan& plan) {
       ranks);
 }
 
-void check_muon(const Plan& plan) {
+void check_muon(const plan::Plan& plan) {
   if (!plan.traffic.muon || !plan.traffic.muon->matrices.empty()) return;
   throw ConfigError(
       "optimizer.muon: the model has no hidden matrix that it could take (all are vectors, or "
@@ -61,11 +61,11 @@ void check_samples_have_lengths(const ExecutionConfig& execution, bool have_docu
 
 // A layer-wise optimizer has a rate for every tensor, and a device holds a limited number of them.
 void check_update_groups(const OptimizerConfig& optimizer,
-                         const ParameterLayout& layout,
-                         const OpSet& ops) {
-  const size_t groups = UpdateGroups(optimizer, layout).groups.size();
+                         const plan::ParameterLayout& layout,
+                         const exec::OpSet& ops) {
+  const size_t groups = train::UpdateGroups(optimizer, layout).groups.size();
   if (groups <= ops.max_update_groups) return;
-  const size_t tensors = adapted_slots(optimizer, layout).size();
+  const size_t tensors = train::adapted_slots(optimizer, layout).size();
   if (tensors == 0)
     throw ConfigError(
         "train.groups: the model's parameters have {} pairs of learning rate and weight decay, "
@@ -76,7 +76,7 @@ void check_update_groups(const OptimizerConfig& optimizer,
   throw ConfigError(
       "optimizer.{}: the model has {} tensors with a learning rate of their own; allowed on {}: up "
       "to {}, or --device cpu",
-      optimizer_name(optimizer),
+      train::optimizer_name(optimizer),
       tensors,
       ops.device,
       ops.max_update_groups - std::min(ops.max_update_groups, groups - tensors));
@@ -86,7 +86,7 @@ void check_update_groups(const OptimizerConfig& optimizer,
 
 std::string tensor_core_advice(const ExecutionConfig& execution,
                                bool needs_fp32,
-                               const OpSet& ops) {
+                               const exec::OpSet& ops) {
   if (!ops.separate_memory || execution.precision != Precision::kFp32 || execution.tf32) return "";
   const std::string what =
       "execution.precision is FP32, which uses none of the GPU's tensor cores; ";
@@ -96,21 +96,21 @@ std::string tensor_core_advice(const ExecutionConfig& execution,
          "the rate";
 }
 
-void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops) {
-  for (const Op& op : graph.ops) {
+void check_ops(const ModelConfig& model, const graph::Graph& graph, const exec::OpSet& ops) {
+  for (const graph::Op& op : graph.ops) {
     if (ops.supports(graph, op)) continue;
     if (!ops.has(op.kind))
       throw ConfigError("model.{}: device {} cannot run {} yet; allowed: --device cpu",
-                        name_of(model),
+                        config::name_of(model),
                         ops.device,
-                        name_of(op.kind));
+                        graph::name_of(op.kind));
     throw ConfigError(
         "model.{}: device {} cannot run '{}' ({} of {}), which is too large for its kernels; "
         "allowed: a narrower model, or a smaller train.global_batch / train.lanes",
-        name_of(model),
+        config::name_of(model),
         ops.device,
         op.name,
-        name_of(op.kind),
+        graph::name_of(op.kind),
         to_string(graph.shape(op.inputs.first())));
   }
 }
@@ -125,17 +125,18 @@ std::string check_samples(const ResolvedRun& run) {
 }
 
 std::vector<std::string> check_graphs(const ResolvedRun& run,
-                                      const RunGraphs& graphs,
+                                      const plan::RunGraphs& graphs,
                                       const std::string& mixing) {
   std::vector<std::string> warnings;
   const RunConfig& config = run.config;
   if (run.purpose == RunPurpose::kTrain) {
-    for (const Graph& bucket : graphs.length_bucket_training) check_norm_statistics(config, bucket);
+    for (const graph::Graph& bucket : graphs.length_bucket_training)
+      check_norm_statistics(config, bucket);
     warnings = check_norm_statistics(config, graphs.training);
   }
   const int64_t batch = config.train.global_batch;
   if (!mixing.empty() && run.data->eval &&
-      evaluated_samples(config.eval, *run.data->eval) % batch != 0)
+      train::evaluated_samples(config.eval, *run.data->eval) % batch != 0)
     warnings.push_back(fmt::format(
         "the network mixes the samples of a batch at {}, and the last batch of an evaluation is "
         "filled up with zeros: its results count samples that are not there, unless the evaluated "
@@ -149,10 +150,10 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
   return warnings;
 }
 
-void check_plan(const RunConfig& config, const Plan& plan, const OpSet& ops) {
+void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
   check_zero_stage(config.comm, plan);
   check_muon(plan);
   check_update_groups(config.optimizer, plan.layout, ops);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

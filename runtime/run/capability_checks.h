@@ -7,18 +7,22 @@
 
 #include "runtime/run/build_graphs.h"
 
-namespace lockstep {
-
+namespace lockstep::plan {
 struct Plan;
+}  // namespace lockstep::plan
+
+namespace lockstep::run {
 
 // A warning if the run would use none of a GPU's tensor cores, with the --set that changes it;
 // otherwise empty. Every GPU that Lockstep runs on (compute capability 8.0 or newer) has tensor
 // cores for BF16 and TF32.
 // `needs_fp32`: see OpenedModel::reason_for_fp32().
-std::string tensor_core_advice(const ExecutionConfig& execution, bool needs_fp32, const OpSet& ops);
+std::string tensor_core_advice(const ExecutionConfig& execution,
+                               bool needs_fp32,
+                               const exec::OpSet& ops);
 
 // Checks that the device runs every op of the graph.
-void check_ops(const ModelConfig& model, const Graph& graph, const OpSet& ops);
+void check_ops(const ModelConfig& model, const graph::Graph& graph, const exec::OpSet& ops);
 
 // Checks, before the graphs are built, that the samples allow execution.length_buckets and
 // train.lanes. Returns the node that mixes the samples of a batch: see OpenedModel::mixing_node().
@@ -27,10 +31,10 @@ std::string check_samples(const ResolvedRun& run);
 // Checks that norms see enough values. Returns warnings about the run. `mixing`: the result of
 // check_samples().
 std::vector<std::string> check_graphs(const ResolvedRun& run,
-                                      const RunGraphs& graphs,
+                                      const plan::RunGraphs& graphs,
                                       const std::string& mixing);
 
 // Checks, for training, the ZeRO stage, Muon, and the number of learning rates.
-void check_plan(const RunConfig& config, const Plan& plan, const OpSet& ops);
+void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -11,64 +11,66 @@
 #include "runtime/data/check_data.h"
 #include "runtime/run/resolve.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
-void check_mixup(const TrainConfig& train, const ModelTraits& traits) {
+void check_mixup(const TrainConfig& train, const config::ModelTraits& traits) {
   if (train.mixup == 0) return;
-  const auto mixes = [](const ModelTraits& model) {
+  const auto mixes = [](const config::ModelTraits& model) {
     return model.wants_images() && !model.diffusion;
   };
   if (!mixes(traits)) {
-    refuse_value("train.mixup",
-                 train.mixup,
-                 fmt::format("0; above 0 only with a model that classifies images: {}",
-                             sections_where(mixes)));
+    config::refuse_value("train.mixup",
+                         train.mixup,
+                         fmt::format("0; above 0 only with a model that classifies images: {}",
+                                     models::sections_where(mixes)));
   }
 }
 
-void check_best(const EvalConfig& eval, const ModelTraits& traits) {
-  if (has_metric(traits, eval.best)) return;
+void check_best(const EvalConfig& eval, const config::ModelTraits& traits) {
+  if (config::has_metric(traits, eval.best)) return;
   using Metric = EvalConfig::Metric;
   std::string allowed;
   for (int i = 0; i <= static_cast<int>(Metric::kSpearman); ++i) {
     const auto metric = static_cast<Metric>(i);
-    if (has_metric(traits, metric)) append_item(allowed, name_of(metric));
+    if (config::has_metric(traits, metric)) append_item(allowed, name_of(metric));
   }
-  refuse_value(
+  config::refuse_value(
       "eval.best",
       name_of(eval.best),
       fmt::format("{} with model.{} and loss {}", allowed, traits.section, name_of(traits.loss)));
 }
 
-void check_recompute(const ExecutionConfig& execution, const ModelTraits& traits) {
+void check_recompute(const ExecutionConfig& execution, const config::ModelTraits& traits) {
   if (execution.recompute == ExecutionConfig::Recompute::kNothing || traits.has_blocks) return;
-  refuse_value(
+  config::refuse_value(
       "execution.recompute",
       "BLOCKS",
-      fmt::format("NOTHING: only {} has blocks",
-                  sections_where([](const auto& other) { return other.has_blocks; }, "model.")));
+      fmt::format(
+          "NOTHING: only {} has blocks",
+          models::sections_where([](const auto& other) { return other.has_blocks; }, "model.")));
 }
 
-void check_length_buckets(const ExecutionConfig& execution, const ModelTraits& traits) {
+void check_length_buckets(const ExecutionConfig& execution, const config::ModelTraits& traits) {
   int64_t before = 0;
   for (const int64_t length : execution.length_buckets) {
     constexpr const char* kField = "execution.length_buckets";
-    if (traits.input != ModelInput::kTokens)
-      refuse_value(kField, length, "none, because the model's input is not tokens");
+    if (traits.input != config::ModelInput::kTokens)
+      config::refuse_value(kField, length, "none, because the model's input is not tokens");
     if (length >= traits.context)
-      refuse_value(
+      config::refuse_value(
           kField,
           length,
           fmt::format("lengths below {}, which is {}", traits.field("context"), traits.context));
     if (length <= before)
-      refuse_value(kField, length, fmt::format("increasing lengths; the one before is {}", before));
+      config::refuse_value(
+          kField, length, fmt::format("increasing lengths; the one before is {}", before));
     before = length;
   }
 }
 
 // Checks the number formats of the computation.
-void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
+void check_precision(const ExecutionConfig& execution, const exec::OpSet& ops) {
   if (ops.separate_memory) {
     if (execution.bf16x3)
       throw ConfigError(
@@ -87,11 +89,14 @@ void check_precision(const ExecutionConfig& execution, const OpSet& ops) {
 }
 
 // The device can add a limited number of sums in one call.
-void check_tree(const RunConfig& config, const Topology& placed, const OpSet& ops) {
+void check_tree(const RunConfig& config,
+                const collectives::Topology& placed,
+                const exec::OpSet& ops) {
   if (config.comm.order == CommConfig::Order::kFast) return;
-  LaneShares shares = {.lanes = static_cast<int>(config.train.lanes), .ranks = placed.ranks()};
-  if (config.comm.zero_stage >= 2) shares.order = LaneOrder::kEachSummed;
-  const int terms = most_terms(placed, shares);
+  collectives::LaneShares shares = {.lanes = static_cast<int>(config.train.lanes),
+                                    .ranks = placed.ranks()};
+  if (config.comm.zero_stage >= 2) shares.order = collectives::LaneOrder::kEachSummed;
+  const int terms = collectives::most_terms(placed, shares);
   if (terms <= ops.max_tree_terms) return;
   throw ConfigError(
       "comm.order: value is TREE; allowed for {} sums of {} lanes on {} ranks that meet at a time "
@@ -104,8 +109,8 @@ void check_tree(const RunConfig& config, const Topology& placed, const OpSet& op
       ops.max_tree_terms);
 }
 
-void check_purpose(const ModelTraits& model, RunPurpose purpose) {
-  if (model.text_task == TextTask::kHiddenStates && purpose != RunPurpose::kPredict)
+void check_purpose(const config::ModelTraits& model, RunPurpose purpose) {
+  if (model.text_task == config::TextTask::kHiddenStates && purpose != RunPurpose::kPredict)
     throw ConfigError(
         "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
         "predict`",
@@ -120,36 +125,37 @@ void check_purpose(const ModelTraits& model, RunPurpose purpose) {
 
 void check_samples_of_lanes(const TrainConfig& train) {
   if (train.mixup == 0 || train.global_batch != train.lanes) return;
-  refuse_value(
+  config::refuse_value(
       "train.mixup",
       train.mixup,
       "0; above 0 only with 2 samples or more in a lane; train.global_batch / train.lanes is 1");
 }
 
-void check_class_weights(const TrainConfig& train, const ModelTraits& traits) {
+void check_class_weights(const TrainConfig& train, const config::ModelTraits& traits) {
   const std::vector<float>& weights = train.class_weights;
   if (weights.empty()) return;
   const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
-  const Task task = task_of(traits);
-  if (task != Task::kClasses && task != Task::kYesNo)
-    refuse_value("train.class_weights",
-                 given,
-                 fmt::format("none with model.{}, which does not predict classes with this loss",
-                             traits.section));
+  const config::Task task = config::task_of(traits);
+  if (task != config::Task::kClasses && task != config::Task::kYesNo)
+    config::refuse_value(
+        "train.class_weights",
+        given,
+        fmt::format("none with model.{}, which does not predict classes with this loss",
+                    traits.section));
   if (train.mixup > 0)
-    refuse_value(
+    config::refuse_value(
         "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
-  const int64_t classes = task == Task::kYesNo ? 2 : traits.outputs;
+  const int64_t classes = task == config::Task::kYesNo ? 2 : traits.outputs;
   if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
-    refuse_value("train.class_weights",
-                 given,
-                 fmt::format("one number for each class, of which there are {}", classes));
+    config::refuse_value("train.class_weights",
+                         given,
+                         fmt::format("one number for each class, of which there are {}", classes));
 }
 
 void check_config(const OpenedConfig& opened) {
   const RunConfig& config = opened.config;
-  const ModelTraits& traits = opened.model->traits();
-  validate_data(config);
+  const config::ModelTraits& traits = opened.model->traits();
+  data::validate_data(config);
   opened.model->check();
   check_mixup(config.train, traits);
   check_samples_of_lanes(config.train);
@@ -157,18 +163,18 @@ void check_config(const OpenedConfig& opened) {
   check_class_weights(config.train, traits);
   check_recompute(config.execution, traits);
   check_length_buckets(config.execution, traits);
-  require_format_for_model(config.data, traits);
+  data::require_format_for_model(config.data, traits);
 }
 
 void check_for_device(const OpenedConfig& opened,
-                      const Topology& placed,
+                      const collectives::Topology& placed,
                       RunPurpose purpose,
-                      const OpSet& ops) {
+                      const exec::OpSet& ops) {
   const RunConfig config = config_for(purpose, opened.config);
-  validate_for_ranks(config, placed.ranks());
+  config::validate_for_ranks(config, placed.ranks());
   check_precision(config.execution, ops);
   check_tree(config, placed, ops);
   check_purpose(opened.model->traits(), purpose);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

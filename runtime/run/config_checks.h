@@ -9,7 +9,7 @@
 #include "runtime/exec/op_set.h"
 #include "runtime/run/open_data.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // Checks the fields that depend on the model or on the format of the data.
 void check_config(const OpenedConfig& opened);
@@ -17,15 +17,15 @@ void check_config(const OpenedConfig& opened);
 // Checks what a run for this purpose requires of its ranks, as they are placed, and of their
 // device.
 void check_for_device(const OpenedConfig& opened,
-                      const Topology& placed,
+                      const collectives::Topology& placed,
                       RunPurpose purpose,
-                      const OpSet& ops);
+                      const exec::OpSet& ops);
 
 // Checks the fields that need several samples in a lane.
 void check_samples_of_lanes(const TrainConfig& train);
 
 // Checks train.class_weights: there must be none if there are no classes and, once the number of
 // outputs is known, one for each class.
-void check_class_weights(const TrainConfig& train, const ModelTraits& traits);
+void check_class_weights(const TrainConfig& train, const config::ModelTraits& traits);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -7,18 +7,18 @@
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // The size of buckets, if the config leaves it open, is chosen by the cost model. It is a fixed
 // size in ZeRO stages 2 and 3, where the memory for gradients has buckets, and on GPUs, whose
 // interconnects the cost model does not know.
-double bucket_mib_of(const CommConfig& comm, const OpSet& ops, const Graph& training) {
+double bucket_mib_of(const CommConfig& comm, const exec::OpSet& ops, const graph::Graph& training) {
   constexpr double kMiB = 1024.0 * 1024;
   if (comm.bucket_mib > 0) return comm.bucket_mib;
   if (ops.separate_memory || comm.zero_stage >= 2)
-    return static_cast<double>(kUsualBucketElements) * sizeof(float) / kMiB;
-  return usual_bucket_mib(training, wire_type(comm.wire_dtype));
+    return static_cast<double>(collectives::kUsualBucketElements) * sizeof(float) / kMiB;
+  return plan::usual_bucket_mib(training, wire_type(comm.wire_dtype));
 }
 
 // Whether checkpoints are written before the last step; training waits for the last checkpoint in
@@ -51,7 +51,7 @@ DType wire_type(CommConfig::WireType type) {
   return DType::kF32;
 }
 
-int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops) {
+int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const exec::OpSet& ops) {
   constexpr int64_t kMaxBytes = int64_t{256} << 20, kUnit = 64;  // whole blocks of products
   if (execution.loss_rows > 0 || ops.separate_memory || execution.bf16x3)
     return execution.loss_rows;
@@ -60,7 +60,9 @@ int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const
   return std::max<int64_t>(kUnit, kMaxBytes / row_bytes / kUnit * kUnit);
 }
 
-bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops) {
+bool wants_shared_memory(const CommConfig& comm,
+                         const collectives::Topology& placed,
+                         const exec::OpSet& ops) {
   if (!comm.shared_memory || ops.separate_memory || placed.per_node == 1) return false;
   if (comm.order == CommConfig::Order::kFast) return false;  // the library makes the sums
   // In ZeRO stage 0 the ranks of a node share their sums, but not what comes from other nodes.
@@ -69,17 +71,17 @@ bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const O
 }
 
 RunDefaults choose_defaults(const RunConfig& config,
-                            const Topology& placed,
+                            const collectives::Topology& placed,
                             RunPurpose purpose,
-                            const OpSet& ops,
-                            const Graph& training) {
+                            const exec::OpSet& ops,
+                            const graph::Graph& training) {
   const CommConfig& comm = config.comm;
   const bool trains = purpose == RunPurpose::kTrain;
   RunDefaults defaults;
   // With FAST the library chooses the order of sums, and finds the nodes itself.
-  ShardingPlan& sharding = defaults.sharding;
+  plan::ShardingPlan& sharding = defaults.sharding;
   sharding.topology =
-      comm.order == CommConfig::Order::kFast ? Topology::flat(placed.ranks()) : placed;
+      comm.order == CommConfig::Order::kFast ? collectives::Topology::flat(placed.ranks()) : placed;
   sharding.topology.shares_memory =
       trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
   sharding.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
@@ -91,7 +93,7 @@ RunDefaults choose_defaults(const RunConfig& config,
 }
 
 std::string to_text(const RunDefaults& defaults) {
-  const Topology& topology = defaults.sharding.topology;
+  const collectives::Topology& topology = defaults.sharding.topology;
   const std::string saving =
       defaults.snapshot ? ", checkpoints written while training goes on" : "";
   if (topology.ranks() == 1)
@@ -103,4 +105,4 @@ std::string to_text(const RunDefaults& defaults) {
                      saving);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

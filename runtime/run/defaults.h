@@ -11,12 +11,12 @@
 #include "runtime/plan/sharding_plan.h"
 #include "runtime/run/open_data.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 struct RunDefaults {
   // The levels on which ranks exchange, and whether those of a node share memory; comm.zero_stage,
   // but 1 for one rank and if nothing is trained.
-  ShardingPlan sharding;
+  plan::ShardingPlan sharding;
   double bucket_mib = 0;  // of fp32 gradients
   // Checkpoints are written while training goes on, from a copy that the plan has memory for.
   bool snapshot = false;
@@ -30,22 +30,24 @@ DType wire_type(CommConfig::WireType type);
 
 // Rows of logits that a language model with this vocabulary computes at a time, 0 for all:
 // execution.loss_rows or, if that is 0 and the split changes no bit, as many as take 256 MiB.
-int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const OpSet& ops);
+int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const exec::OpSet& ops);
 
 // Whether training on ranks with this placement shares memory within a node, provided that the
 // ranks of a node can reach each other's memory.
-bool wants_shared_memory(const CommConfig& comm, const Topology& placed, const OpSet& ops);
+bool wants_shared_memory(const CommConfig& comm,
+                         const collectives::Topology& placed,
+                         const exec::OpSet& ops);
 
 // `placed`: the placement of the ranks on nodes; its shares_memory tells whether the ranks of a
 // node can reach each other's memory. The result is the same on all ranks, and `bucket_mib` also
 // for any number of ranks.
 RunDefaults choose_defaults(const RunConfig& config,
-                            const Topology& placed,
+                            const collectives::Topology& placed,
                             RunPurpose purpose,
-                            const OpSet& ops,
-                            const Graph& training);
+                            const exec::OpSet& ops,
+                            const graph::Graph& training);
 
 // The choices in one line for the user.
 std::string to_text(const RunDefaults& defaults);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

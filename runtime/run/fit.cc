@@ -5,14 +5,14 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 // One kind of memory: what a plan needs of it, and what is available.
 struct Need {
-  std::function<size_t(const Plan& plan)> bytes;
+  std::function<size_t(const plan::Plan& plan)> bytes;
   int ranks;  // that share the memory
   size_t available;
   std::string where;
@@ -56,15 +56,15 @@ bool lacks_memory_for_snapshot(const PreparedRun& prepared,
 
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits) {
   require(prepared,
-          {[](const Plan& plan) { return plan.memory.device_bytes(); },
+          {[](const plan::Plan& plan) { return plan.memory.device_bytes(); },
            1,
            limits.device_bytes,
            "on " + limits.device});
   require(prepared,
-          {[=](const Plan& plan) { return plan.memory.host_bytes(local_ranks); },
+          {[=](const plan::Plan& plan) { return plan.memory.host_bytes(local_ranks); },
            local_ranks,
            limits.host_bytes,
            "on " + limits.host});
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

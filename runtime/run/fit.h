@@ -5,7 +5,7 @@
 
 #include "runtime/run/prepared_run.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // The memory that is available to a run.
 struct MemoryLimits {
@@ -23,4 +23,4 @@ bool lacks_memory_for_snapshot(const PreparedRun& prepared,
 // Throws MemoryError if the plan does not fit; it names the largest global batch that would.
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

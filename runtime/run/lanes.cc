@@ -9,7 +9,7 @@
 #include "runtime/config/validate.h"
 #include "runtime/run/config_checks.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 constexpr int64_t kMaxAutoLanes = 8;
@@ -30,17 +30,17 @@ Choice by_batch(int64_t batch, bool normalises) {
 }
 
 Choice meaning_of_auto(const OpenedConfig& opened, int64_t recorded) {
-  const OpenedModel& model = *opened.model;
+  const models::OpenedModel& model = *opened.model;
   const int64_t batch = opened.config.train.global_batch;
   if (recorded > 0 && batch % recorded == 0) return {recorded, "AUTO, as the run recorded"};
   const Choice usual = by_batch(batch, model.traits().normalises_lanes);
   // The data are not open yet. That they have another size of images changes neither answer.
-  const ModelIo io = model.io_of_weights([](const std::string&) { return std::nullopt; });
+  const models::ModelIo io = model.io_of_weights([](const std::string&) { return std::nullopt; });
   const std::string mixing = model.mixing_node(io, batch, batch / usual.lanes);
   if (!mixing.empty()) return {1, "AUTO, because samples mix at " + mixing};
   const int64_t only = model.only_batch(io);
   const bool fits =
-      only > 0 && batch % only == 0 && batch / only <= integer_limit_of("train.lanes").high;
+      only > 0 && batch % only == 0 && batch / only <= config::integer_limit_of("train.lanes").high;
   if (!fits) return usual;
   return {batch / only,
           fmt::format("AUTO, because the network takes {} sample{} at once", only, plural(only))};
@@ -49,7 +49,7 @@ Choice meaning_of_auto(const OpenedConfig& opened, int64_t recorded) {
 // The --set for lanes that the ranks share evenly: the fewest that are more than now or, if none of
 // these divides the batch, about as many as now, with about the same batch.
 std::string even_lanes(const TrainConfig& train, int ranks) {
-  const int64_t limit = std::min(train.global_batch, integer_limit_of("train.lanes").high);
+  const int64_t limit = std::min(train.global_batch, config::integer_limit_of("train.lanes").high);
   for (int64_t lanes = (train.lanes / ranks + 1) * ranks; lanes <= limit; lanes += ranks)
     if (train.global_batch % lanes == 0) return fmt::format("--set train.lanes={}", lanes);
   const int64_t lanes = (train.lanes + ranks / 2) / ranks * ranks;
@@ -66,7 +66,7 @@ ChosenLanes choose_lanes(const OpenedConfig& opened, int64_t recorded) {
   const Choice choice = meaning_of_auto(opened, recorded);
   train.lanes = choice.lanes;
   chosen.text = fmt::format("{} ({})", choice.lanes, choice.reason);
-  validate(chosen.opened.config);
+  config::validate(chosen.opened.config);
   check_samples_of_lanes(train);
   return chosen;
 }
@@ -97,4 +97,4 @@ LaneUse lane_use(const RunConfig& config, int ranks) {
   return use;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -7,7 +7,7 @@
 
 #include "runtime/run/open_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 struct ChosenLanes {
   OpenedConfig opened;  // train.lanes is not AUTO
@@ -31,4 +31,4 @@ struct LaneUse {
 };
 LaneUse lane_use(const RunConfig& config, int ranks);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

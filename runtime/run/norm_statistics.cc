@@ -9,33 +9,35 @@
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/group_norm.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // The relative standard error of a variance of n values is sqrt(2 / (n - 1)): 37% for 16.
 constexpr int64_t kFewValues = 16;
 
 // The number of values from which the mean and the variance of a channel are computed in training.
-int64_t values_of_channel(const Graph& graph, const Op& op) {
-  const auto& attributes = op.as<BatchNormAttributes>();
-  return graph.shape(op.inputs[BatchNormIn::kX]).rows() *
+int64_t values_of_channel(const graph::Graph& graph, const graph::Op& op) {
+  const auto& attributes = op.as<graph::BatchNormAttributes>();
+  return graph.shape(op.inputs[graph::BatchNormIn::kX]).rows() *
          (attributes.synchronised ? attributes.lanes : 1);
 }
 
-std::string name_of_norm(const Graph& graph, const Op& op) {
-  const TensorId gain = op.kind == OpKind::kBatchNorm ? op.inputs[BatchNormIn::kGamma]
-                                                      : op.inputs[GroupNormIn::kGamma];
+std::string name_of_norm(const graph::Graph& graph, const graph::Op& op) {
+  const TensorId gain = op.kind == graph::OpKind::kBatchNorm
+                            ? op.inputs[graph::BatchNormIn::kGamma]
+                            : op.inputs[graph::GroupNormIn::kGamma];
   return gain == kNoTensor ? fmt::format("'{}'", op.name)
                            : fmt::format("'{}' (gain '{}')", op.name, graph[gain].name);
 }
 
-std::string remedies(const RunConfig& config, const Op& op) {
+std::string remedies(const RunConfig& config, const graph::Op& op) {
   std::string text = "a larger train.global_batch";
-  if (config.train.lanes == 1 || op.as<BatchNormAttributes>().synchronised) return text;
+  if (config.train.lanes == 1 || op.as<graph::BatchNormAttributes>().synchronised) return text;
   text += ", fewer train.lanes";
-  return text + (std::holds_alternative<OnnxConfig>(config.model)
-                     ? ", or model.onnx.batch_norm: SYNCHRONISED"
-                     : fmt::format(", or model.{}.sync_batch_norm: true", name_of(config.model)));
+  return text +
+         (std::holds_alternative<OnnxConfig>(config.model)
+              ? ", or model.onnx.batch_norm: SYNCHRONISED"
+              : fmt::format(", or model.{}.sync_batch_norm: true", config::name_of(config.model)));
 }
 
 // "each of 8 lanes has 1 sample".
@@ -48,24 +50,25 @@ std::string samples_of_lanes(const TrainConfig& train) {
       plural(samples));
 }
 
-void check_group_norm(const RunConfig& config, const Graph& graph, const Op& op) {
-  const Shape& x = graph.shape(op.inputs[GroupNormIn::kX]);
-  const int64_t groups = op.as<GroupNormAttributes>().groups;
+void check_group_norm(const RunConfig& config, const graph::Graph& graph, const graph::Op& op) {
+  const Shape& x = graph.shape(op.inputs[graph::GroupNormIn::kX]);
+  const int64_t groups = op.as<graph::GroupNormAttributes>().groups;
   if (x.elements() / x[0] / groups > 1) return;
   throw ConfigError(
       "model.{}: norm {} sees 1 value in each group, so that its outputs do not depend on its "
       "inputs; allowed: 2 or more values, by larger images or fewer groups",
-      name_of(config.model),
+      config::name_of(config.model),
       name_of_norm(graph, op));
 }
 
 }  // namespace
 
-std::vector<std::string> check_norm_statistics(const RunConfig& config, const Graph& training) {
-  const Op* fewest = nullptr;
-  for (const Op& op : training.ops) {
-    if (op.kind == OpKind::kGroupNorm) check_group_norm(config, training, op);
-    if (op.kind != OpKind::kBatchNorm) continue;
+std::vector<std::string> check_norm_statistics(const RunConfig& config,
+                                               const graph::Graph& training) {
+  const graph::Op* fewest = nullptr;
+  for (const graph::Op& op : training.ops) {
+    if (op.kind == graph::OpKind::kGroupNorm) check_group_norm(config, training, op);
+    if (op.kind != graph::OpKind::kBatchNorm) continue;
     if (fewest == nullptr || values_of_channel(training, op) < values_of_channel(training, *fewest))
       fewest = &op;
   }
@@ -91,4 +94,4 @@ std::vector<std::string> check_norm_statistics(const RunConfig& config, const Gr
       allowed)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -6,12 +6,12 @@
 #include "models/registry.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // A run's config and its model.
 struct OpenedConfig {
   RunConfig config;
-  std::shared_ptr<const OpenedModel> model;  // of config.model
+  std::shared_ptr<const models::OpenedModel> model;  // of config.model
 };
 
 // Opens the model and, if the data need a tokenizer that the config does not name, takes that of
@@ -23,4 +23,4 @@ OpenedConfig open_config(RunConfig config, bool run_follows = true);
 // The same run with another config of its model, which is opened if it differs.
 OpenedConfig with_model(const OpenedConfig& opened, const ModelConfig& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -4,27 +4,27 @@
 #include "runtime/data/format.h"
 #include "runtime/data/placeholder.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
-OpenedData open(const OpenedConfig& opened, RunPurpose purpose, bool may_assume) {
+data::OpenedData open(const OpenedConfig& opened, RunPurpose purpose, bool may_assume) {
   const RunConfig& config = opened.config;
-  const ModelTraits& model = opened.model->traits();
-  if (may_assume) return open_data_or_placeholder(config.data, model, config.seed);
-  if (purpose == RunPurpose::kPredict) return open_inputs(config.data, model, config.seed);
-  return open_data(config.data, model, config.seed, purpose == RunPurpose::kTrain);
+  const config::ModelTraits& model = opened.model->traits();
+  if (may_assume) return data::open_data_or_placeholder(config.data, model, config.seed);
+  if (purpose == RunPurpose::kPredict) return data::open_inputs(config.data, model, config.seed);
+  return data::open_data(config.data, model, config.seed, purpose == RunPurpose::kTrain);
 }
 
 }  // namespace
 
-std::shared_ptr<OpenedData> open_run_data(const OpenedConfig& opened,
-                                          RunPurpose purpose,
-                                          bool may_assume) {
-  auto data = std::make_shared<OpenedData>(open(opened, purpose, may_assume));
+std::shared_ptr<data::OpenedData> open_run_data(const OpenedConfig& opened,
+                                                RunPurpose purpose,
+                                                bool may_assume) {
+  auto data = std::make_shared<data::OpenedData>(open(opened, purpose, may_assume));
   if (purpose != RunPurpose::kTrain && !data->eval)
     throw ConfigError(
         "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
   return data;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

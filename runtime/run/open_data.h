@@ -7,15 +7,15 @@
 #include "runtime/data/dataset.h"
 #include "runtime/run/open_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 enum class RunPurpose { kTrain, kEvaluate, kPredict };
 
 // Opens the data that a run for this purpose reads. With `may_assume` the data files of a training
 // run may be missing: see data/placeholder.h. Throws ConfigError if the purpose needs data that the
 // config does not name, and DataError if data cannot be read.
-std::shared_ptr<OpenedData> open_run_data(const OpenedConfig& opened,
-                                          RunPurpose purpose,
-                                          bool may_assume = false);
+std::shared_ptr<data::OpenedData> open_run_data(const OpenedConfig& opened,
+                                                RunPurpose purpose,
+                                                bool may_assume = false);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -10,37 +10,44 @@
 #include "runtime/train/step/step_gradients.h"
 #include "runtime/train/step/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // Returns the bytes of a loader's ring, and sets its length in batches: `wanted` or, if that is 0,
 // the usual one.
-size_t ring_bytes(const Dataset& dataset,
-                  const BatchGeometry& geometry,
+size_t ring_bytes(const data::Dataset& dataset,
+                  const data::BatchGeometry& geometry,
                   int64_t wanted,
                   int64_t& batches) {
-  batches = wanted > 0 ? wanted : default_ring_batches(loader_bytes(dataset, geometry, 1));
-  return loader_bytes(dataset, geometry, batches);
+  batches =
+      wanted > 0 ? wanted : data::default_ring_batches(data::loader_bytes(dataset, geometry, 1));
+  return data::loader_bytes(dataset, geometry, batches);
 }
 
 // Of the rank that has the most.
-int lanes_of_rank(const PlanOptions& options) { return options.sharding.shares().most(); }
+int lanes_of_rank(const plan::PlanOptions& options) { return options.sharding.shares().most(); }
 
 // Sets what the memory of the optimizer's state depends on.
-void add_optimizer(const RunConfig& config, const OpSet& ops, PlanOptions::Optimizer& optimizer) {
-  const bool halves = moment_dtype(config.optimizer) != DType::kF32;
-  optimizer.half_moments = halves ? static_cast<int>(moment_names(config.optimizer).size()) : 0;
-  optimizer.moments = static_cast<int>(kept_arrays(config).size()) - optimizer.half_moments;
+void add_optimizer(const RunConfig& config,
+                   const exec::OpSet& ops,
+                   plan::PlanOptions::Optimizer& optimizer) {
+  const bool halves = train::moment_dtype(config.optimizer) != DType::kF32;
+  optimizer.half_moments =
+      halves ? static_cast<int>(train::moment_names(config.optimizer).size()) : 0;
+  optimizer.moments = static_cast<int>(train::kept_arrays(config).size()) - optimizer.half_moments;
   optimizer.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
   optimizer.newton_schulz_bytes = ops.newton_schulz_bytes;
 }
 
 // Adds the memory of the data sets and of the batches that are read ahead.
-void add_data(const ResolvedRun& run, int64_t global_batch, PlanOptions& options, RunPlan& plan) {
-  const BatchGeometry geometry = {.lane_batch = global_batch / options.sharding.lanes,
-                                  .lanes = options.sharding.lanes,
-                                  .first_lane = 0,
-                                  .local_lanes = lanes_of_rank(options)};
+void add_data(const ResolvedRun& run,
+              int64_t global_batch,
+              plan::PlanOptions& options,
+              RunPlan& plan) {
+  const data::BatchGeometry geometry = {.lane_batch = global_batch / options.sharding.lanes,
+                                        .lanes = options.sharding.lanes,
+                                        .first_lane = 0,
+                                        .local_lanes = lanes_of_rank(options)};
   const int64_t wanted = run.config.execution.prefetch_batches;
   for (const auto& [dataset, bytes, batches] :
        {std::tuple(run.data->train.get(), &options.data.train_batches, &plan.train_ring_batches),
@@ -52,34 +59,35 @@ void add_data(const ResolvedRun& run, int64_t global_batch, PlanOptions& options
 }
 
 // Adds the memory of the predictions from which an evaluation's metrics are computed.
-void add_scores(const ResolvedRun& run, const RunGraphs& graphs, PlanOptions& options) {
+void add_scores(const ResolvedRun& run, const plan::RunGraphs& graphs, plan::PlanOptions& options) {
   if (!graphs.evaluation || run.purpose == RunPurpose::kPredict) return;
-  const ModelTraits& model = run.model->traits();
-  const TaskScoresLayout scores(model,
-                                *graphs.evaluation,
-                                options.sharding.lanes,
-                                evaluated_samples(run.config.eval, *run.data->eval));
-  if (run.purpose == RunPurpose::kTrain) require_scores_of_best(run.config.eval, model, scores);
+  const config::ModelTraits& model = run.model->traits();
+  const train::TaskScoresLayout scores(model,
+                                       *graphs.evaluation,
+                                       options.sharding.lanes,
+                                       train::evaluated_samples(run.config.eval, *run.data->eval));
+  if (run.purpose == RunPurpose::kTrain)
+    train::require_scores_of_best(run.config.eval, model, scores);
   options.data.eval_scores = scores.bytes();
 }
 
 }  // namespace
 
 RunPlan plan_run(const ResolvedRun& run,
-                 const RunGraphs& graphs,
+                 const plan::RunGraphs& graphs,
                  const RunDefaults& defaults,
                  int64_t global_batch) {
   const RunConfig& config = run.config;
-  const OpSet& ops = *run.ops;
+  const exec::OpSet& ops = *run.ops;
   const bool trains = run.purpose == RunPurpose::kTrain;
   RunPlan result;
-  PlanOptions options;
+  plan::PlanOptions options;
   options.sharding = defaults.sharding;
   options.bucket_mib = defaults.bucket_mib;
   options.wire = wire_type(config.comm.wire_dtype);
   options.evaluation_only = !trains;
   add_optimizer(config, ops, options.optimizer);
-  if (trains) options.sharding.residual_groups = residual_groups(config);
+  if (trains) options.sharding.residual_groups = config::residual_groups(config);
   add_data(run, global_batch, options, result);
   add_scores(run, graphs, options);
   if (trains) {
@@ -88,17 +96,19 @@ RunPlan plan_run(const ResolvedRun& run,
   }
   if (ops.separate_memory) {
     const int local_lanes = lanes_of_rank(options);
-    PlanOptions::Device& device = options.device.emplace();
+    plan::PlanOptions::Device& device = options.device.emplace();
     device.library_bytes = ops.workspace_bytes;
     device.batch_bytes =
-        BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
+        train::BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
     if (trains && defaults.records_work)
-      device.recordings = recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
+      device.recordings =
+          train::recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
   }
-  result.plan = make_plan(graphs, options, [&ops](const Graph& graph, const Op& op) {
-    return ops.op_workspace_bytes(graph, op);
-  });
+  result.plan =
+      plan::make_plan(graphs, options, [&ops](const graph::Graph& graph, const graph::Op& op) {
+        return ops.op_workspace_bytes(graph, op);
+      });
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

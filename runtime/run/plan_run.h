@@ -5,17 +5,17 @@
 #include "runtime/run/build_graphs.h"
 #include "runtime/run/defaults.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 struct RunPlan {
-  Plan plan;
+  plan::Plan plan;
   int64_t train_ring_batches = 0, eval_ring_batches = 0;  // read ahead by the loaders
 };
 
 // Plans the graphs of `global_batch` with these defaults. Throws ConfigError.
 RunPlan plan_run(const ResolvedRun& run,
-                 const RunGraphs& graphs,
+                 const plan::RunGraphs& graphs,
                  const RunDefaults& defaults,
                  int64_t global_batch);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -6,7 +6,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/validate.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 struct Choice {
@@ -15,7 +15,7 @@ struct Choice {
 };
 
 Choice meaning_of_auto(const OpenedConfig& opened,
-                       const OpSet& ops,
+                       const exec::OpSet& ops,
                        const std::optional<Precision>& recorded) {
   const ExecutionConfig& execution = opened.config.execution;
   if (execution.tf32) return {Precision::kFp32, "AUTO with execution.tf32"};
@@ -28,7 +28,7 @@ Choice meaning_of_auto(const OpenedConfig& opened,
 }
 
 // A CPU trains in FP32 only. The same for precisions that the config names: see config_checks.h.
-void check_resumed(const Choice& choice, const OpSet& ops) {
+void check_resumed(const Choice& choice, const exec::OpSet& ops) {
   if (ops.separate_memory || choice.precision == Precision::kFp32) return;
   throw ConfigError(
       "execution.precision: the run was trained in {0}, which device {1} cannot train in; allowed: "
@@ -40,7 +40,7 @@ void check_resumed(const Choice& choice, const OpSet& ops) {
 
 // What the device cannot do is left out, which is possible because nothing is trained. Returns
 // the reasons.
-std::string adapt_to_device(const OpSet& ops, ExecutionConfig& execution) {
+std::string adapt_to_device(const exec::OpSet& ops, ExecutionConfig& execution) {
   std::string reasons;
   const auto add = [&](const std::string& reason) { append_item(reasons, reason, "; "); };
   if (!ops.separate_memory && execution.precision != Precision::kFp32) {
@@ -68,7 +68,7 @@ std::string ChosenPrecision::text() const {
 
 ChosenPrecision choose_precision(const OpenedConfig& opened,
                                  RunPurpose purpose,
-                                 const OpSet& ops,
+                                 const exec::OpSet& ops,
                                  std::optional<Precision> recorded) {
   ChosenPrecision chosen{opened, "", ops.separate_memory};
   RunConfig& config = chosen.opened.config;
@@ -78,7 +78,7 @@ ChosenPrecision choose_precision(const OpenedConfig& opened,
     if (trains) check_resumed(choice, ops);
     config.execution.precision = choice.precision;
     chosen.reason = choice.reason;
-    if (trains) validate(config);  // fields that exclude each other
+    if (trains) config::validate(config);  // fields that exclude each other
   }
   if (trains) return chosen;
   const std::string adapted = adapt_to_device(ops, config.execution);
@@ -88,4 +88,4 @@ ChosenPrecision choose_precision(const OpenedConfig& opened,
   return chosen;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -8,7 +8,7 @@
 #include "runtime/exec/op_set.h"
 #include "runtime/run/open_data.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 struct ChosenPrecision {
   OpenedConfig opened;  // execution.precision is not AUTO, and fits the device and the purpose
@@ -28,7 +28,7 @@ struct ChosenPrecision {
 // kind. Throws ConfigError.
 ChosenPrecision choose_precision(const OpenedConfig& opened,
                                  RunPurpose purpose,
-                                 const OpSet& ops,
+                                 const exec::OpSet& ops,
                                  std::optional<Precision> recorded = std::nullopt);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -6,7 +6,7 @@
 #include "runtime/run/config_checks.h"
 #include "runtime/run/sample_use.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // Makes the plan with run.defaults: stage 7.
@@ -19,7 +19,7 @@ void plan(PreparedRun& run) {
 
 // Placeholders of missing files have no real number of samples.
 void add_sample_use(double epochs, PreparedRun* run) {
-  const DataSummary& data = run->data->summary;
+  const data::DataSummary& data = run->data->summary;
   if (run->purpose != RunPurpose::kTrain || !data.placeholder.empty()) return;
   const RunConfig& config = run->config;
   std::string warning = sample_use_warning(
@@ -30,17 +30,18 @@ void add_sample_use(double epochs, PreparedRun* run) {
 }  // namespace
 
 PreparedRun prepare_run(const OpenedConfig& opened,
-                        const Topology& placed,
+                        const collectives::Topology& placed,
                         RunPurpose purpose,
-                        const OpSet& ops,
+                        const exec::OpSet& ops,
                         const PrepareOptions& options) {
   check_for_device(opened, placed, purpose, ops);
-  std::shared_ptr<OpenedData> data = open_run_data(opened, purpose, options.may_assume_data);
+  std::shared_ptr<data::OpenedData> data = open_run_data(opened, purpose, options.may_assume_data);
   PreparedRun run;
   static_cast<ResolvedRun&>(run) =
       resolve(opened, purpose, std::move(data), ops, options.checkpoint);
   const std::string mixing = check_samples(run);
-  run.graphs = std::make_shared<const RunGraphs>(build_graphs(run, run.config.train.global_batch));
+  run.graphs =
+      std::make_shared<const plan::RunGraphs>(build_graphs(run, run.config.train.global_batch));
   run.warnings = check_graphs(run, *run.graphs, mixing);
   add_sample_use(opened.config.train.epochs, &run);
   run.defaults = choose_defaults(run.config, placed, purpose, ops, run.graphs->training);
@@ -75,17 +76,17 @@ PreparedRun without_snapshot(const PreparedRun& prepared) {
   return other;
 }
 
-Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch) {
+plan::Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch) {
   return plan_run(prepared, build_graphs(prepared, global_batch), prepared.defaults, global_batch)
       .plan;
 }
 
-RunContext context_of(const PreparedRun& prepared,
-                      Communicator& communicator,
-                      Communicator& slices,
-                      Backend& backend,
-                      NodeMemory* node,
-                      RunFolder* folder) {
+train::RunContext context_of(const PreparedRun& prepared,
+                             collectives::Communicator& communicator,
+                             collectives::Communicator& slices,
+                             exec::Backend& backend,
+                             collectives::NodeMemory* node,
+                             train::RunFolder* folder) {
   return {prepared.recorded,
           communicator,
           slices,
@@ -102,4 +103,4 @@ RunContext context_of(const PreparedRun& prepared,
           folder};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

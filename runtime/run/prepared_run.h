@@ -23,11 +23,11 @@
 #include "runtime/run/plan_run.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // Copies share data, model and graphs.
 struct PreparedRun : ResolvedRun, RunPlan {
-  std::shared_ptr<const RunGraphs> graphs;
+  std::shared_ptr<const plan::RunGraphs> graphs;
   RunDefaults defaults;
   // What the run records: the resolved config, in which comm.bucket_mib is the plan's bucket size.
   RunConfig recorded;
@@ -38,7 +38,7 @@ struct PreparedRun : ResolvedRun, RunPlan {
 struct PrepareOptions {
   // The checkpoint from which weights will be read, so that train.init_from may be missing; null:
   // none.
-  const CheckpointState* checkpoint = nullptr;
+  const checkpoint::CheckpointState* checkpoint = nullptr;
   // The data files of a training run may be missing: see data/placeholder.h.
   bool may_assume_data = false;
   double bucket_mib = 0;  // above 0: in place of comm.bucket_mib
@@ -49,9 +49,9 @@ struct PrepareOptions {
 // `ops`: what the device of each rank can run; borrowed. Communicates nothing. Throws ConfigError
 // and DataError.
 PreparedRun prepare_run(const OpenedConfig& opened,
-                        const Topology& placed,
+                        const collectives::Topology& placed,
                         RunPurpose purpose,
-                        const OpSet& ops,
+                        const exec::OpSet& ops,
                         const PrepareOptions& options = {});
 
 // The warnings about the data, and then those about the run.
@@ -65,16 +65,16 @@ PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib);
 PreparedRun without_snapshot(const PreparedRun& prepared);
 
 // The plan that the same run would have with another global batch, a multiple of the lanes.
-Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch);
+plan::Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch);
 
 // What the trainer and the evaluator work on; refers to all of its arguments. `node`: required if
 // the plan's topology shares memory, after allocate_shared(). `folder`: on rank 0, if the run
 // writes one.
-RunContext context_of(const PreparedRun& prepared,
-                      Communicator& communicator,
-                      Communicator& slices,
-                      Backend& backend,
-                      NodeMemory* node = nullptr,
-                      RunFolder* folder = nullptr);
+train::RunContext context_of(const PreparedRun& prepared,
+                             collectives::Communicator& communicator,
+                             collectives::Communicator& slices,
+                             exec::Backend& backend,
+                             collectives::NodeMemory* node = nullptr,
+                             train::RunFolder* folder = nullptr);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 double walltime_minutes(const std::string& text) {
@@ -24,7 +24,7 @@ double walltime_minutes(const std::string& text) {
 RunConfig read_config(const std::string& text,
                       const std::string& path,
                       const ConfigOverrides& overrides) {
-  RunConfig config = parse_config(text, path, overrides.set, huggingface::find_model);
+  RunConfig config = config::parse_config(text, path, overrides.set, huggingface::find_model);
   if (!overrides.data_dir.empty()) config.data.dir = overrides.data_dir;
   if (!overrides.run_dir.empty()) config.output.run_dir = overrides.run_dir;
   if (config.output.run_dir.empty()) config.output.run_dir = "runs/" + config.name;
@@ -33,4 +33,4 @@ RunConfig read_config(const std::string& text,
   return config;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // The values that the command line gives in place of the config file's. Empty fields override
 // nothing.
@@ -23,4 +23,4 @@ RunConfig read_config(const std::string& text,
                       const std::string& path,
                       const ConfigOverrides& overrides);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -7,17 +7,19 @@
 #include "runtime/exec/op_set.h"
 #include "runtime/run/open_data.h"
 
-namespace lockstep {
-
+namespace lockstep::checkpoint {
 struct CheckpointState;
+}  // namespace lockstep::checkpoint
+
+namespace lockstep::run {
 
 struct ResolvedRun {
   RunPurpose purpose = RunPurpose::kTrain;
   RunConfig config;  // resolved: steps, model outputs, what is trained besides a LoRA
-  std::shared_ptr<const OpenedModel> model;  // of config.model
-  std::shared_ptr<OpenedData> data;
-  ModelIo io;
-  const OpSet* ops = nullptr;  // of the device, borrowed
+  std::shared_ptr<const models::OpenedModel> model;  // of config.model
+  std::shared_ptr<data::OpenedData> data;
+  models::ModelIo io;
+  const exec::OpSet* ops = nullptr;  // of the device, borrowed
 
   // Whether samples of a language model are rows of tokens, documents and positions.
   bool samples_are_packed() const;
@@ -31,8 +33,8 @@ RunConfig config_for(RunPurpose purpose, const RunConfig& config);
 // do not fit each other.
 ResolvedRun resolve(const OpenedConfig& opened,
                     RunPurpose purpose,
-                    std::shared_ptr<OpenedData> data,
-                    const OpSet& ops,
-                    const CheckpointState* checkpoint);
+                    std::shared_ptr<data::OpenedData> data,
+                    const exec::OpSet& ops,
+                    const checkpoint::CheckpointState* checkpoint);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -7,7 +7,7 @@
 
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // Factor by which a run may exceed train.epochs unnoticed. Rounding up to whole steps takes less,
@@ -63,4 +63,4 @@ std::string sample_use_warning(const TrainConfig& train,
       batch);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

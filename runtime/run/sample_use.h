@@ -6,7 +6,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // A warning if a step takes samples several times because there are fewer than train.global_batch,
 // or if the run is more than 1.5 times the epochs that were asked for, because its last step is
@@ -18,4 +18,4 @@ std::string sample_use_warning(const TrainConfig& train,
                                int64_t samples,
                                bool drawn);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

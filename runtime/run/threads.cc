@@ -12,7 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 int choose_threads(const RunConfig& config, const CpuShare& share) {
   const int64_t threads = config.execution.threads;
@@ -32,7 +32,7 @@ std::string reason_for_threads(const RunConfig& config, const CpuShare& share) {
   return config.execution.threads == 0 ? share.reason : "execution.threads";
 }
 
-CpuShare share_cpus(Communicator& communicator) {
+CpuShare share_cpus(collectives::Communicator& communicator) {
   const CpuLimits limits = find_cpu_limits();
   // A rank's text: host, how many groups have a quota, these groups, numbers of CPUs.
   const std::string host = host_name();
@@ -41,7 +41,7 @@ CpuShare share_cpus(Communicator& communicator) {
   mine += fmt::format(" {}", fmt::join(limits.cpus, " "));
   std::map<int, int> users;            // by CPU of this host: ranks that may run on it
   std::map<std::string, int> members;  // by group of this host: ranks in it
-  for (const std::string& text : gather_texts(communicator, mine)) {
+  for (const std::string& text : collectives::gather_texts(communicator, mine)) {
     std::istringstream words(text);
     std::string its_host, group;
     size_t groups = 0;
@@ -61,4 +61,4 @@ CpuShare share_cpus(Communicator& communicator) {
   return share_of(limits, cpus, on_cpus, in_group);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::run

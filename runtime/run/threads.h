@@ -7,7 +7,7 @@
 #include "runtime/base/cpus.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::run {
 
 // More threads than CPUs only wait for each other, but an experiment may use a few times as many.
 constexpr int kMaxThreadsPerCpu = 4;
@@ -21,6 +21,6 @@ std::string reason_for_threads(const RunConfig& config, const CpuShare& share);
 
 // This rank's share of its host's CPUs: ranks of a host that may run on the same CPUs, or are under
 // the same quota, share them. All ranks together.
-CpuShare share_cpus(Communicator& communicator);
+CpuShare share_cpus(collectives::Communicator& communicator);
 
-}  // namespace lockstep
+}  // namespace lockstep::run

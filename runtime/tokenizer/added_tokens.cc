@@ -8,7 +8,7 @@
 
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 AddedToken read_token(const JsonNode& node, const Normalizer& normalizer, GrowthLimit& limit) {
@@ -108,4 +108,4 @@ bool AddedTokens::take(uint32_t id,
   return true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

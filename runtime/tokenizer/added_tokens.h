@@ -13,7 +13,7 @@
 #include "runtime/tokenizer/normalizer.h"
 #include "runtime/tokenizer/vocabulary.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 struct AddedToken {
   std::string content;
@@ -92,4 +92,4 @@ class AddedTokens {
   uint32_t largest_id_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

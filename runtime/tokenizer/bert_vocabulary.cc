@@ -9,7 +9,7 @@
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr uint32_t kMaxWordChars = 100;
@@ -96,4 +96,4 @@ std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
       name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

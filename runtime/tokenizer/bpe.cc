@@ -35,7 +35,7 @@
 #include "runtime/tokenizer/token_model.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr size_t kShortWord = 40;  // symbols; for longer words the heap is faster
@@ -326,4 +326,4 @@ std::unique_ptr<TokenModel> make_bpe(const JsonNode& node) {
   return std::make_unique<Bpe>(std::move(vocabulary), std::move(merges), std::move(options));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -16,7 +16,7 @@
 #include "runtime/tokenizer/token_model.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -396,4 +396,4 @@ std::unique_ptr<const Tokenizer> open_bpe_files(const fs::path& vocabulary,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // The file of merges that belongs to a vocabulary: "merges.txt" beside "vocab.json",
 // "gpt2-merges.txt" beside "gpt2-vocab.json". Empty if the path has no such name, or there is no
@@ -21,4 +21,4 @@ std::filesystem::path merges_beside(const std::filesystem::path& vocabulary);
 std::unique_ptr<const Tokenizer> open_bpe_files(const std::filesystem::path& vocabulary,
                                                 const std::filesystem::path& merges);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 ByteTrie::ByteTrie(std::vector<Entry> entries) : nodes_(1) {
   std::erase_if(entries, [](const Entry& entry) { return entry.first.empty(); });
@@ -40,4 +40,4 @@ ByteTrie::ByteTrie(std::vector<Entry> entries) : nodes_(1) {
     roots_[nodes_[i].byte] = i;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -9,7 +9,7 @@
 
 #include "runtime/tokenizer/growth_limit.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class ByteTrie {
  public:
@@ -74,4 +74,4 @@ class ByteTrie {
   uint32_t roots_[256] = {};
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

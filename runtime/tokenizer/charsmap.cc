@@ -10,7 +10,7 @@
 
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr size_t kGraphemeBytes = 6;  // graphemes shorter than this are looked up as a unit
@@ -144,4 +144,4 @@ std::unique_ptr<const NormalizerStep> make_charsmap_step(Charsmap charsmap) {
   return std::make_unique<CharsmapStep>(std::move(charsmap));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

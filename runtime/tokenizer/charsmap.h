@@ -10,7 +10,7 @@
 
 #include "runtime/tokenizer/normalizer.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class Charsmap {
  public:
@@ -46,4 +46,4 @@ std::string decode_base64(std::string_view text);
 // character by character.
 std::unique_ptr<const NormalizerStep> make_charsmap_step(Charsmap charsmap);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -11,7 +11,7 @@
 #include "runtime/tokenizer/pre_tokenizer.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr char kAllowed[] =
@@ -241,4 +241,4 @@ std::string Decoder::decode(std::vector<std::string> tokens, GrowthLimit& limit)
   return joined(tokens, joined_with_spaces_ ? " " : "");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

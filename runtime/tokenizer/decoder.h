@@ -8,7 +8,7 @@
 #include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_node.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class DecoderStep {
  public:
@@ -37,4 +37,4 @@ class Decoder {
   bool joined_with_spaces_ = true;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

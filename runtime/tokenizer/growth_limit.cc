@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 void GrowthLimit::fail_growth() const {
   throw DataError("{} makes more than {} bytes of {} {}{}; allowed: {} for each and {} more",
@@ -35,4 +35,4 @@ void require_stage_count(size_t stages, const JsonNode& last) {
     last.fail(fmt::format("is step {}; allowed: up to {}", stages, kMaxStages));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -12,7 +12,7 @@
 
 #include "runtime/tokenizer/json_node.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class GrowthLimit {
  public:
@@ -62,4 +62,4 @@ class GrowthLimit {
 // through all of them, and pieces of it through nested steps.
 void require_stage_count(size_t stages, const JsonNode& last);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

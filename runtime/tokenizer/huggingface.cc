@@ -15,7 +15,7 @@
 #include "runtime/tokenizer/unicode.h"
 #include "runtime/tokenizer/word_cache.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 class HuggingFaceTokenizer final : public Tokenizer {
@@ -184,4 +184,4 @@ std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
   return std::make_unique<HuggingFaceTokenizer>(JsonNode(json, name));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

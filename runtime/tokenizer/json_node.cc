@@ -4,7 +4,7 @@
 #include "runtime/base/text.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr size_t kMaxShown = 200;  // max bytes of a value in a message
@@ -97,4 +97,4 @@ void JsonNode::fail(std::string_view problem) const {
   throw DataError("{}: {}", name(), escape_controls(problem));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

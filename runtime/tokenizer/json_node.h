@@ -8,7 +8,7 @@
 
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Refers to the value, which must outlive it. All errors are DataError.
 class JsonNode {
@@ -59,4 +59,4 @@ class JsonNode {
   std::string path_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

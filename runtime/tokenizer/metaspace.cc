@@ -4,7 +4,7 @@
 
 #include "runtime/tokenizer/split_behavior.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 class Metaspace final : public PreTokenizerStep {
@@ -68,4 +68,4 @@ std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonNode& node) {
   return std::make_unique<Metaspace>(metaspace_options(node));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 
 #include "runtime/tokenizer/pre_tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 enum class PrependScheme : uint8_t { kAlways, kFirst, kNever };
 
@@ -22,4 +22,4 @@ MetaspaceOptions metaspace_options(const JsonNode& node);
 
 std::unique_ptr<const PreTokenizerStep> make_metaspace(const JsonNode& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

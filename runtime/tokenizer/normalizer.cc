@@ -9,7 +9,7 @@
 #include "runtime/tokenizer/charsmap.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr char kAllowed[] =
@@ -377,4 +377,4 @@ std::string replace_all(std::string_view text,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

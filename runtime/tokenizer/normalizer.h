@@ -9,7 +9,7 @@
 #include "runtime/tokenizer/growth_limit.h"
 #include "runtime/tokenizer/json_node.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // A text, and whether it still begins at the start of the original text.
 struct NormalizedText {
@@ -53,4 +53,4 @@ std::string replace_all(std::string_view text,
                         const GrowthLimit& limit,
                         size_t before = 0);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

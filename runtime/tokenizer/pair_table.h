@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class PairTable {
  public:
@@ -56,4 +56,4 @@ class PairTable {
   std::vector<Slot> slots_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr char kAllowed[] =
@@ -163,4 +163,4 @@ PostProcessor read_post_processor(const JsonNode& node) {
   node.at("type").refuse(kAllowed);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 #include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_template.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 struct PostProcessor {
   TextTemplate single, pair;  // `pair` is empty if pairs of texts are not supported
@@ -18,4 +18,4 @@ struct PostProcessor {
 // Reads the member "post_processor". Throws DataError if it is not supported.
 PostProcessor read_post_processor(const JsonNode& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

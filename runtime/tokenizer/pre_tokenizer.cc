@@ -12,7 +12,7 @@
 #include "runtime/tokenizer/split_rules.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr char kAllowed[] =
@@ -255,4 +255,4 @@ void PreTokenizer::Run::split(TextPiece piece) {
   if (!piece.text.empty()) first_->take(piece);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

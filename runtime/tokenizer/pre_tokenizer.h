@@ -9,7 +9,7 @@
 #include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_piece.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // The text that a step makes for a piece. It is valid until the step's next piece.
 class PieceBuffer {
@@ -116,4 +116,4 @@ class PreTokenizer::Run {
   PieceSink* first_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

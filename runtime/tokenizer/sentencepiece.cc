@@ -34,7 +34,7 @@
 #include "runtime/tokenizer/unicode.h"
 #include "runtime/tokenizer/vocabulary.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 using PieceType = SentencePieceFile::PieceType;
@@ -434,4 +434,4 @@ std::unique_ptr<const Tokenizer> parse_sentencepiece(std::string_view bytes,
   return std::make_unique<SentencePieceTokenizer>(parse_sentencepiece_file(bytes, name), name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

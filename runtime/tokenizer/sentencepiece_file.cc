@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 // Iterates over the fields of a protobuf message.
@@ -139,4 +139,4 @@ SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::st
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 struct SentencePieceFile {
   enum class PieceType : uint8_t {
@@ -42,4 +42,4 @@ struct SentencePieceFile {
 // Throws DataError if the bytes are not such a file, or if the number of unknown pieces is not one.
 SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -1,6 +1,6 @@
 #include "runtime/tokenizer/split_behavior.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 SplitBehavior split_behavior(const JsonNode& node) {
   const std::string name = node.text();
@@ -39,4 +39,4 @@ void BehaviorSplitter::take(size_t begin, size_t end, bool is_match) {
 
 void BehaviorSplitter::finish() { pass(begin_, end_); }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 #include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/text_piece.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 enum class SplitBehavior : uint8_t {
   kRemoved,             // matches are dropped
@@ -40,4 +40,4 @@ class BehaviorSplitter {
   bool match_before_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -6,7 +6,7 @@
 #include "runtime/base/text.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr std::string_view kGpt2 =
@@ -249,4 +249,4 @@ std::string known_split_rules() {
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -10,7 +10,7 @@
 
 #include "runtime/tokenizer/text_piece.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Passes the matches on. They cover the whole piece, which must be valid UTF-8.
 using SplitRule = void (*)(TextPiece piece, PieceSink& next);
@@ -27,4 +27,4 @@ SplitRule split_rule_of(std::string_view regex);
 // The names of the expressions, for messages.
 std::string known_split_rules();
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Valid UTF-8, except after the last step of a byte-level tokenizer: then a piece may be any bytes.
 struct TextPiece {
@@ -20,4 +20,4 @@ class PieceSink {
   ~PieceSink() = default;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 struct TemplatePart {
   static constexpr int kSpecial = -1;
@@ -33,4 +33,4 @@ inline uint32_t largest_id_of(const TextTemplate& parts) {
   return largest;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

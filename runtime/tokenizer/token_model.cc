@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 std::unique_ptr<TokenModel> make_token_model(const JsonNode& node) {
   // Early files do not name the type.
@@ -35,4 +35,4 @@ Vocabulary read_vocabulary(const JsonNode& node) {
   return vocabulary;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -11,7 +11,7 @@
 #include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/vocabulary.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Memory that a thread reuses from word to word. Each model uses it in its own way.
 struct ModelScratch {
@@ -72,4 +72,4 @@ std::unique_ptr<TokenModel> make_bpe(const JsonNode& node);
 std::unique_ptr<TokenModel> make_word_piece(const JsonNode& node);
 std::unique_ptr<TokenModel> make_unigram(const JsonNode& node);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

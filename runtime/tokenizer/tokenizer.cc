@@ -8,7 +8,7 @@
 #include "runtime/tokenizer/bpe_files.h"
 #include "runtime/tokenizer/json_node.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
   return parse_sentencepiece(bytes, file.string());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

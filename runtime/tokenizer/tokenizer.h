@@ -14,7 +14,7 @@
 
 #include "runtime/tokenizer/text_template.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Encodes texts, with memory that it reuses. Used by one thread at a time.
 class TokenEncoder {
@@ -78,4 +78,4 @@ std::unique_ptr<const Tokenizer> parse_bert_vocabulary(std::string_view text,
 std::unique_ptr<const Tokenizer> parse_sentencepiece(std::string_view bytes,
                                                      const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/tokenizer/unicode_corrections.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr uint32_t kCodePoints = 0x110000;
@@ -191,4 +191,4 @@ std::string normal_form(std::string_view text, NormalForm form) {
   return out;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Classes of code points. A code point may have several.
 enum CharClass : uint16_t {
@@ -68,4 +68,4 @@ enum class NormalForm : uint8_t { kNfc, kNfd, kNfkc, kNfkd };
 // The normal form of a text, which must be valid UTF-8.
 std::string normal_form(std::string_view text, NormalForm form);
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 // Code points from first to last have exactly these bits of CharClass.
 struct CorrectedClass {
@@ -97,4 +97,4 @@ inline constexpr CorrectedLowercase kCorrectedLowercase[] = {
 };
 // clang-format on
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

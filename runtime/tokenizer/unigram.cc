@@ -28,7 +28,7 @@
 #include "runtime/tokenizer/token_model.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr double kUnknownPenalty = 10;
@@ -160,4 +160,4 @@ std::unique_ptr<TokenModel> make_unigram(const JsonNode& node) {
                                    node.name());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 void Vocabulary::add(std::string_view token, uint32_t id) {
   largest_id_ = std::max(largest_id_, id);
@@ -21,4 +21,4 @@ const std::string* Vocabulary::token_of(uint32_t id) const {
   return found == tokens_.end() ? nullptr : found->second;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

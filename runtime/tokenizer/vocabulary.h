@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class Vocabulary {
  public:
@@ -35,4 +35,4 @@ class Vocabulary {
   uint32_t largest_id_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

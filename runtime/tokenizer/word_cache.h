@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 
 class WordCache {
  public:
@@ -76,4 +76,4 @@ class WordCache {
   std::vector<Slot> slots_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -5,7 +5,7 @@
 #include "runtime/tokenizer/byte_trie.h"
 #include "runtime/tokenizer/token_model.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 class WordPiece final : public TokenModel {
@@ -56,4 +56,4 @@ std::unique_ptr<TokenModel> make_word_piece(const JsonNode& node) {
       std::move(vocabulary), node.at("continuing_subword_prefix").text(), *unknown, max_chars);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -10,7 +10,7 @@
 #include "runtime/base/time.h"
 #include "runtime/train/gather_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr double kSlow = 0.95, kRecovered = 0.97;  // of the other ranks' median clock
@@ -22,8 +22,8 @@ constexpr double kPauseMs = 1000;
 constexpr double kGiB = 1 << 30;
 
 // Its clock under load; an idle device lowers its clock.
-double loaded_clock(const DeviceState& state) {
-  return state.busy >= kUnderLoad ? state.clock_mhz : DeviceState::kUnknown;
+double loaded_clock(const exec::DeviceState& state) {
+  return state.busy >= kUnderLoad ? state.clock_mhz : exec::DeviceState::kUnknown;
 }
 
 double median(std::vector<double> values) {
@@ -31,7 +31,7 @@ double median(std::vector<double> values) {
   return (values[values.size() / 2] + values[(values.size() - 1) / 2]) / 2;
 }
 
-std::string details_of(const DeviceState& state, const DeviceMonitor& monitor) {
+std::string details_of(const exec::DeviceState& state, const exec::DeviceMonitor& monitor) {
   const std::string limits = monitor.words_for_limits(state.limits);
   std::string text = limits.empty() ? "no reason is reported" : "reason: " + limits;
   if (state.temperature_c >= 0) text += fmt::format(", {:.0f} C", state.temperature_c);
@@ -62,7 +62,7 @@ void add_known(Number& sum, double value) {
 }  // namespace
 
 // The median clock of the other ranks on the same model of device; nothing if there are none.
-std::optional<double> SlowClocks::clock_of_others(std::span<const DeviceState> states,
+std::optional<double> SlowClocks::clock_of_others(std::span<const exec::DeviceState> states,
                                                   size_t rank) const {
   std::vector<double> clocks;
   for (size_t r = 0; r < states.size(); ++r) {
@@ -73,9 +73,9 @@ std::optional<double> SlowClocks::clock_of_others(std::span<const DeviceState> s
   return clocks.empty() ? std::nullopt : std::optional(median(clocks));
 }
 
-std::vector<std::string> SlowClocks::judge(std::span<const DeviceState> states,
+std::vector<std::string> SlowClocks::judge(std::span<const exec::DeviceState> states,
                                            std::span<const std::string> names,
-                                           const DeviceMonitor& monitor,
+                                           const exec::DeviceMonitor& monitor,
                                            double now_ms,
                                            bool last) {
   ranks_.resize(states.size());
@@ -85,7 +85,7 @@ std::vector<std::string> SlowClocks::judge(std::span<const DeviceState> states,
     if (clock <= 0) rank.loaded_since_ms = -1;
     if (clock > 0 && rank.loaded_since_ms < 0) rank.loaded_since_ms = now_ms;
     const bool settled = last || now_ms - rank.loaded_since_ms >= kSettledMs;
-    rank.clock_mhz = settled ? clock : DeviceState::kUnknown;
+    rank.clock_mhz = settled ? clock : exec::DeviceState::kUnknown;
   }
   std::vector<std::string> warnings, recovered;
   for (size_t r = 0; r < states.size(); ++r) {
@@ -146,24 +146,26 @@ std::string words_for(std::span<const DeviceReport> reports) {
   return fmt::format("{}: {}", reports.size() > 1 ? "GPUs" : "GPU", text);
 }
 
-DeviceWatch::DeviceWatch(Communicator& communicator,
-                         DeviceMonitor* monitor,
+DeviceWatch::DeviceWatch(collectives::Communicator& communicator,
+                         exec::DeviceMonitor* monitor,
                          double planned_bytes,
                          std::span<const std::string> hosts)
     : communicator_(communicator), monitor_(monitor), planned_bytes_(planned_bytes) {
   if (monitor_ == nullptr) return;
-  const std::vector<std::string> devices = gather_texts(communicator, monitor_->description());
+  const std::vector<std::string> devices =
+      collectives::gather_texts(communicator, monitor_->description());
   for (size_t r = 0; r < devices.size(); ++r)
     names_.push_back(fmt::format("rank {} on {}, {}", r, hosts[r], devices[r]));
   totals_.resize(devices.size());
-  const std::vector<DeviceState> states = gather_values(communicator, monitor_->state(kFirstWaitS));
-  if (std::ranges::none_of(states, &DeviceState::has_monitor)) monitor_ = nullptr;
+  const std::vector<exec::DeviceState> states =
+      gather_values(communicator, monitor_->state(kFirstWaitS));
+  if (std::ranges::none_of(states, &exec::DeviceState::has_monitor)) monitor_ = nullptr;
   log_memory(states);
 }
 
 // Of the rank that uses most.
-void DeviceWatch::log_memory(std::span<const DeviceState> states) const {
-  const auto most = std::ranges::max_element(states, {}, &DeviceState::used_bytes);
+void DeviceWatch::log_memory(std::span<const exec::DeviceState> states) const {
+  const auto most = std::ranges::max_element(states, {}, &exec::DeviceState::used_bytes);
   if (most->used_bytes < 0) return;
   log_info(
       "GPU memory in use on rank {}: {:.2f} GiB, of which the plan has {:.2f} GiB; beside it are "
@@ -181,9 +183,9 @@ bool DeviceWatch::is_due(int64_t step, int64_t log_every, bool last) {
   return due;
 }
 
-std::optional<DeviceRecord> DeviceWatch::gather(bool last) {
+std::optional<metrics::DeviceRecord> DeviceWatch::gather(bool last) {
   if (monitor_ == nullptr) return std::nullopt;
-  const std::vector<DeviceState> states = gather_values(communicator_, monitor_->state(0));
+  const std::vector<exec::DeviceState> states = gather_values(communicator_, monitor_->state(0));
   if (communicator_.rank() > 0) return std::nullopt;
   for (const std::string& line : slow_clocks_.judge(states, names_, *monitor_, now_ms(), last))
     log_warn("{}", line);
@@ -191,11 +193,11 @@ std::optional<DeviceRecord> DeviceWatch::gather(bool last) {
   return record_of(states);
 }
 
-DeviceRecord DeviceWatch::record_of(std::span<const DeviceState> states) const {
-  DeviceRecord record;
+metrics::DeviceRecord DeviceWatch::record_of(std::span<const exec::DeviceState> states) const {
+  metrics::DeviceRecord record;
   uint64_t limits = 0;
   for (size_t r = 0; r < states.size(); ++r) {
-    const DeviceState& state = states[r];
+    const exec::DeviceState& state = states[r];
     const auto rank = static_cast<int64_t>(r);
     if (state.clock_mhz < 0 && state.power_w < 0 && state.used_bytes < 0 && state.temperature_c < 0)
       continue;
@@ -219,9 +221,9 @@ DeviceRecord DeviceWatch::record_of(std::span<const DeviceState> states) const {
   return record;
 }
 
-void DeviceWatch::add(std::span<const DeviceState> states) {
+void DeviceWatch::add(std::span<const exec::DeviceState> states) {
   for (size_t r = 0; r < states.size(); ++r) {
-    const DeviceState& state = states[r];
+    const exec::DeviceState& state = states[r];
     Totals& totals = totals_[r];
     DeviceReport& report = totals.report;
     lower(report.clock_mhz_min, nullptr, loaded_clock(state), r);
@@ -247,4 +249,4 @@ std::vector<DeviceReport> DeviceWatch::reports() const {
   return reports;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include "runtime/exec/device_state.h"
 #include "runtime/metrics/device_record.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Finds ranks whose clock is low beside the other ranks': all wait for them.
 class SlowClocks {
@@ -20,9 +20,9 @@ class SlowClocks {
   // of the other ranks that are under load on the same model of device, and a line for each that
   // has recovered (3%). `names`: "rank 3 on node1, NVIDIA H200 (GPU 3, 0000:1b:00.0)", by rank.
   // Clocks count after three seconds under load, or at the `last` step; they rise at first.
-  std::vector<std::string> judge(std::span<const DeviceState> states,
+  std::vector<std::string> judge(std::span<const exec::DeviceState> states,
                                  std::span<const std::string> names,
-                                 const DeviceMonitor& monitor,
+                                 const exec::DeviceMonitor& monitor,
                                  double now_ms,
                                  bool last);
 
@@ -32,7 +32,8 @@ class SlowClocks {
     double clock_mhz = -1;        // that counts; negative: unknown
     bool slow = false;            // a warning has been given
   };
-  std::optional<double> clock_of_others(std::span<const DeviceState> states, size_t rank) const;
+  std::optional<double> clock_of_others(std::span<const exec::DeviceState> states,
+                                        size_t rank) const;
 
   std::vector<Rank> ranks_;
 };
@@ -55,8 +56,8 @@ class DeviceWatch {
  public:
   // `monitor`: null on all ranks or on none. `planned_bytes`: memory of the device that the plan
   // has. Gathers the first states, and logs the memory that is used beside the plan. Collective.
-  DeviceWatch(Communicator& communicator,
-              DeviceMonitor* monitor,
+  DeviceWatch(collectives::Communicator& communicator,
+              exec::DeviceMonitor* monitor,
               double planned_bytes,
               std::span<const std::string> hosts);
 
@@ -65,7 +66,7 @@ class DeviceWatch {
   bool is_due(int64_t step, int64_t log_every, bool last);
   // Gathers the states of all ranks, and on rank 0 warns of slow clocks. Returns the record on rank
   // 0. Collective.
-  std::optional<DeviceRecord> gather(bool last);
+  std::optional<metrics::DeviceRecord> gather(bool last);
   // On rank 0, by rank; empty if nothing is known.
   std::vector<DeviceReport> reports() const;
 
@@ -75,12 +76,12 @@ class DeviceWatch {
     double power_sum = 0, power_count = 0;
     uint64_t limits = 0;
   };
-  DeviceRecord record_of(std::span<const DeviceState> states) const;
-  void log_memory(std::span<const DeviceState> states) const;
-  void add(std::span<const DeviceState> states);
+  metrics::DeviceRecord record_of(std::span<const exec::DeviceState> states) const;
+  void log_memory(std::span<const exec::DeviceState> states) const;
+  void add(std::span<const exec::DeviceState> states);
 
-  Communicator& communicator_;
-  DeviceMonitor* monitor_;  // null: nothing is gathered
+  collectives::Communicator& communicator_;
+  exec::DeviceMonitor* monitor_;  // null: nothing is gathered
   double planned_bytes_;
   std::vector<std::string> names_;  // of the ranks, on rank 0
   double next_ms_ = 0;
@@ -88,4 +89,4 @@ class DeviceWatch {
   std::vector<Totals> totals_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

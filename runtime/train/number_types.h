@@ -8,7 +8,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/half.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Returns f(numbers), with `numbers` as a pointer to its type: f32, bf16 or f16.
 template <typename Byte, typename F>
@@ -22,4 +22,4 @@ decltype(auto) with_numbers(Byte* numbers, DType dtype, F f) {
   return as(0.0f);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "runtime/train/step/loss_scale.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // What a run knows of its own progress, in addition to weights and moments. Equal on all ranks.
 struct Progression {
@@ -19,4 +19,4 @@ struct Progression {
   int64_t plateau_evals = 0, rate_falls = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

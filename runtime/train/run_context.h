@@ -16,54 +16,59 @@
 #include "runtime/plan/plan.h"
 #include "runtime/train/folder/run_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Borrowed references; everything outlives the trainer.
 struct RunContext {
-  const RunConfig& config;     // resolved, as the run records it
-  Communicator& communicator;  // for decisions and small numbers, on the host
-  Communicator& slices;        // for gradients and parameters, in the backend's memory
-  NodeMemory* node;  // the memory that ranks share, as planned; null if they share nothing
-  Backend& backend;
-  const RunGraphs& graphs;
-  const Plan& plan;
-  const OpenedData& data;
+  const RunConfig& config;                  // resolved, as the run records it
+  collectives::Communicator& communicator;  // for decisions and small numbers, on the host
+  collectives::Communicator& slices;        // for gradients and parameters, in the backend's memory
+  collectives::NodeMemory*
+      node;  // the memory that ranks share, as planned; null if they share nothing
+  exec::Backend& backend;
+  const plan::RunGraphs& graphs;
+  const plan::Plan& plan;
+  const data::OpenedData& data;
   std::filesystem::path run_dir;
   int64_t train_ring_batches = 2;
   int64_t eval_ring_batches = 2;
   double flops_per_sample = 0;  // forward and backward, for MFU
-  ModelTraits model = {};
-  RunFolder* folder = nullptr;       // on rank 0, if the run writes one
-  DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
+  config::ModelTraits model = {};
+  RunFolder* folder = nullptr;             // on rank 0, if the run writes one
+  exec::DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
-  std::vector<Range> owned() const { return owned_of(plan.layout.buckets); }
+  std::vector<collectives::Range> owned() const { return owned_of(plan.layout.buckets); }
   // The same ranges, followed by those of frozen parameters.
-  std::vector<Range> owned_parameters() const { return owned_of(plan.layout.all_buckets()); }
+  std::vector<collectives::Range> owned_parameters() const {
+    return owned_of(plan.layout.all_buckets());
+  }
   // The ranges that this rank updates.
-  std::vector<Range> updated() const {
+  std::vector<collectives::Range> updated() const {
     return plan.sharding.shards_optimizer() ? owned() : plan.layout.buckets;
   }
   // Whether this rank writes its parameters: if the ranks of a node share them, only one writes.
   bool writes_parameters() const {
     return !plan.sharding.shares_parameters() || node->index() == 0;
   }
-  NodeMemory* parameters_node() const { return plan.sharding.shares_parameters() ? node : nullptr; }
+  collectives::NodeMemory* parameters_node() const {
+    return plan.sharding.shares_parameters() ? node : nullptr;
+  }
   // Throws CheckpointError if the run folder is not this run's any more. On rank 0.
   void require_folder() const {
     if (folder != nullptr) folder->check();
   }
   // Throws CheckpointError if `launch` has given up this start. On any rank and thread.
-  void check_generation() const { lockstep::check_generation(run_dir); }
-  std::vector<Range> owned_of(const std::vector<Range>& buckets) const {
-    return owned_ranges(buckets,
-                        plan.sharding.topology.part_of(communicator.rank()),
-                        plan.sharding.topology.ranks());
+  void check_generation() const { lockstep::train::check_generation(run_dir); }
+  std::vector<collectives::Range> owned_of(const std::vector<collectives::Range>& buckets) const {
+    return collectives::owned_ranges(buckets,
+                                     plan.sharding.topology.part_of(communicator.rank()),
+                                     plan.sharding.topology.ranks());
   }
-  LaneShares lane_shares() const { return plan.sharding.shares(); }
-  LocalLanes lanes() const { return lane_shares().of(communicator.rank()); }
+  collectives::LaneShares lane_shares() const { return plan.sharding.shares(); }
+  collectives::LocalLanes lanes() const { return lane_shares().of(communicator.rank()); }
   int local_lanes() const { return lanes().count; }
-  BatchGeometry geometry() const {
+  data::BatchGeometry geometry() const {
     return {config.train.global_batch / plan.sharding.lanes,
             plan.sharding.lanes,
             lanes().first,
@@ -105,13 +110,13 @@ struct RunMemory {
 
 // Allocates the memory that the ranks of a node share, as planned. All ranks together; throws
 // AgreedError.
-void allocate_shared(NodeMemory& node, const Plan& plan);
+void allocate_shared(collectives::NodeMemory& node, const plan::Plan& plan);
 
 // Allocates exactly what the plan has for `rank`; memory that ranks share is part of `node`. Throws
 // MemoryError.
-RunMemory allocate_run(Backend& backend,
-                       const Plan& plan,
-                       const NodeMemory* node = nullptr,
+RunMemory allocate_run(exec::Backend& backend,
+                       const plan::Plan& plan,
+                       const collectives::NodeMemory* node = nullptr,
                        int rank = 0);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

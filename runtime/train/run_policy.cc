@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 bool due(int64_t every, int64_t step) { return every > 0 && step % every == 0; }
@@ -31,7 +31,7 @@ void RunPolicy::judge(const Evaluation& evaluation,
                       Progression& progression) const {
   if (!judged(position)) return;
   const double metric = evaluation.value_of(config_.eval.best);
-  const bool smaller = smaller_is_better(config_.eval.best);
+  const bool smaller = config::smaller_is_better(config_.eval.best);
   const auto& best = progression.best_metric;
   const bool better = !best || (smaller ? metric < *best : metric > *best);
   if (better) {
@@ -69,11 +69,11 @@ RunPolicy::Next RunPolicy::next(const Position& position,
   next.end = position.last || next.early_stopped || position.stop;
   if (due(checkpoint.every, position.step) || position.save_due || best || next.preempted ||
       (next.end && checkpoint.at_end))
-    next.save = SaveTo::kRunFolder;
+    next.save = checkpoint::SaveTo::kRunFolder;
   else if (!next.end && due(checkpoint.local.every, position.step))
-    next.save = SaveTo::kHosts;
+    next.save = checkpoint::SaveTo::kHosts;
   next.hash = next.save || next.end || due(config_.train.hash_every, position.step);
   return next;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/progression.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class RunPolicy {
  public:
@@ -37,11 +37,11 @@ class RunPolicy {
   bool out_of_patience(const Progression& progression) const;
 
   struct Next {
-    std::optional<SaveTo> save = {};  // a checkpoint
-    bool hash = false;                // hash the weights
-    bool end = false;                 // this process stops training,
-    bool early_stopped = false;       // because evaluations no longer improve,
-    bool preempted = false;           // because it was asked to stop before the last step
+    std::optional<checkpoint::SaveTo> save = {};  // a checkpoint
+    bool hash = false;                            // hash the weights
+    bool end = false;                             // this process stops training,
+    bool early_stopped = false;                   // because evaluations no longer improve,
+    bool preempted = false;  // because it was asked to stop before the last step
   };
   // Call after the evaluation, if there was one, and after judge().
   Next next(const Position& position, bool evaluated, const Progression& progression) const;
@@ -53,4 +53,4 @@ class RunPolicy {
   bool has_evaluation_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

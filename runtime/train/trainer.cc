@@ -13,13 +13,13 @@
 #include "runtime/train/step/schedule.h"
 #include "runtime/train/step/stop_signal.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-using Span = Timeline::Span;
+using Span = metrics::Timeline::Span;
 
 namespace {
 
-SavedRun saved_run(const RunContext& context) {
+checkpoint::SavedRun saved_run(const RunContext& context) {
   return {.communicator = context.communicator,
           .config = context.config.checkpoint,
           .run_dir = context.run_dir,
@@ -57,8 +57,8 @@ void Trainer::start(const std::string& resume, const std::vector<std::string>& a
     progression_ = {};
     start_from_scratch(context_, memory_, step_.update());
   }
-  run_on_root(context_.communicator, [&] { context_.require_folder(); });
-  hosts_ = gather_texts(context_.communicator, host_name());
+  collectives::run_on_root(context_.communicator, [&] { context_.require_folder(); });
+  hosts_ = collectives::gather_texts(context_.communicator, host_name());
   timeline_ = RunTimeline::make(context_);
   step_.start(progression_.step, hosts_, timeline_.get());
 }
@@ -74,12 +74,13 @@ bool Trainer::resume_from(const std::string& resume) {
 TrainResult Trainer::run(int64_t max_steps) {
   const FlightScope training(FlightPhase::kTraining);
   last_ = policy_.last_step(max_steps);
-  run_on_root(context_.communicator, [&] {
+  collectives::run_on_root(context_.communicator, [&] {
     for (const std::string& warning : context_.data.summary.warnings) log_warn("{}", warning);
     reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_);
-    saving_.start_clock(run_clock_options(context_.config,
-                                          static_cast<double>(content_.bytes()),
-                                          [](const char* name) { return std::getenv(name); }));
+    saving_.start_clock(checkpoint::run_clock_options(
+        context_.config, static_cast<double>(content_.bytes()), [](const char* name) {
+          return std::getenv(name);
+        }));
   });
   devices_ = std::make_unique<DeviceWatch>(context_.communicator,
                                            context_.monitor,
@@ -88,11 +89,11 @@ TrainResult Trainer::run(int64_t max_steps) {
   RunTimes times(last_ - progression_.step);
   try {
     train(times);
-  } catch (const AgreedError&) {
+  } catch (const collectives::AgreedError&) {
     saving_.finish_before_exit();
     throw;
   }
-  run_on_root(context_.communicator, [&] { reporter_->finish(); });
+  collectives::run_on_root(context_.communicator, [&] { reporter_->finish(); });
   // else the timeline of the previous run stays
   if (timeline_ && result_.loss) timeline_->write(hosts_);
   result_.step = progression_.step;
@@ -124,7 +125,7 @@ void Trainer::train(RunTimes& times) {
 // Runs a step and what follows it. Returns whether another one should be run.
 bool Trainer::advance(RunTimes& times) {
   StepClock& clock = step_.clock();
-  StepRecord record = step();
+  metrics::StepRecord record = step();
   result_.train_seconds += record.step_ms / 1000;
   result_.loss = record.loss;
   times.add(record);
@@ -135,7 +136,7 @@ bool Trainer::advance(RunTimes& times) {
   clock.start_step();
   if ((all_flags_ & TrainingStep::kDeviceStatesDue) != 0)
     record.devices = devices_->gather(record.step == last_);
-  if (reporter_) reporter_->report(record, next.save == SaveTo::kRunFolder);
+  if (reporter_) reporter_->report(record, next.save == checkpoint::SaveTo::kRunFolder);
   if (next.save) {
     const double save_start = now_ms();
     save(record, next);
@@ -160,14 +161,15 @@ void Trainer::roll_back(const NumericFault& fault) {
     log_warn("{}; going back to step {}", fault.what(), progression_.step);
   step_.start(progression_.step, hosts_, timeline_.get());
   reporter_.reset();
-  run_on_root(context_.communicator,
-              [&] { reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_); });
+  collectives::run_on_root(context_.communicator, [&] {
+    reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_);
+  });
   step_.clock().start_step();
   step_.clock().ranks_met();
 }
 
-std::vector<StepRecord> Trainer::replay(int64_t last) {
-  std::vector<StepRecord> records;
+std::vector<metrics::StepRecord> Trainer::replay(int64_t last) {
+  std::vector<metrics::StepRecord> records;
   StepClock& clock = step_.clock();
   clock.ranks_met();
   while (progression_.step < last && (all_flags_ & TrainingStep::kStop) == 0) {
@@ -198,7 +200,7 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
   return times;
 }
 
-StepRecord Trainer::step() {
+metrics::StepRecord Trainer::step() {
   step_.update().set_rate_falls(progression_.rate_falls);
   const TrainingStep::Outcome outcome = step_.run(progression_.step, [this] { return flags(); });
   all_flags_ = outcome.flags;
@@ -208,10 +210,10 @@ StepRecord Trainer::step() {
     agreement_.refuse_damage(what);
   }
   if ((all_flags_ & TrainingStep::kFailed) != 0)
-    run_on_root(context_.communicator, [&] { reporter_->check(); });
+    collectives::run_on_root(context_.communicator, [&] { reporter_->check(); });
   ++progression_.step;
   progression_.loss_scale = step_.update().loss_scale().state();
-  StepRecord record = outcome.record;
+  metrics::StepRecord record = outcome.record;
   if (outcome.diverged)
     handle_not_finite(record);
   else
@@ -222,7 +224,7 @@ StepRecord Trainer::step() {
 }
 
 // The step has changed nothing: it is skipped, or the run ends with an error.
-void Trainer::handle_not_finite(const StepRecord& record) {
+void Trainer::handle_not_finite(const metrics::StepRecord& record) {
   const NotFiniteCause cause = not_finite_.describe();
   const std::string what = fmt::format("loss is {} and the gradient's norm is {}: {}",
                                        number_text(record.loss),
@@ -258,7 +260,7 @@ int64_t Trainer::flags() {
 }
 
 // Evaluates if that is due, completes the record, and returns what else is to be done.
-RunPolicy::Next Trainer::follow_up(StepRecord& record, bool last) {
+RunPolicy::Next Trainer::follow_up(metrics::StepRecord& record, bool last) {
   const RunPolicy::Position position = {record.step,
                                         last,
                                         (all_flags_ & TrainingStep::kStop) != 0,
@@ -292,7 +294,7 @@ void Trainer::judge(const RunPolicy::Position& position) {
           schedule, position.step, context_.config.train.steps, progression_.rate_falls)));
 }
 
-void Trainer::evaluate(StepRecord& record) {
+void Trainer::evaluate(metrics::StepRecord& record) {
   const FlightScope evaluating(FlightPhase::kEvaluation);
   step_.exchange().gather_parameters();
   Span span(spans(), "evaluate", "evaluation");
@@ -301,7 +303,7 @@ void Trainer::evaluate(StepRecord& record) {
   NotFiniteCause cause;
   if (!std::isfinite(evaluation.loss))
     cause = not_finite_.describe_evaluation(
-        [&](OpObserver& observer) { evaluator_->run_observed(observer); });
+        [&](exec::OpObserver& observer) { evaluator_->run_observed(observer); });
   step_.swap_average();
   result_.evaluation = evaluation;
   record.eval_loss = evaluation.loss;
@@ -321,10 +323,10 @@ void Trainer::evaluate(StepRecord& record) {
                          words_for(evaluation, context_.model)));
 }
 
-void Trainer::save(const StepRecord& record, const RunPolicy::Next& next) {
+void Trainer::save(const metrics::StepRecord& record, const RunPolicy::Next& next) {
   const FlightScope saving(FlightPhase::kSaving);
   Span span(spans(), "checkpoint", "checkpoint");
-  run_on_root(context_.communicator, [&] { reporter_->flush(); });
+  collectives::run_on_root(context_.communicator, [&] { reporter_->flush(); });
   saving_.save(content_.state(progression_, *record.weights_hash), *next.save, /*last=*/next.end);
 }
 
@@ -333,4 +335,4 @@ uint64_t Trainer::weights_hash() {
   return agreement_.hash(progression_.step);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -21,7 +21,7 @@
 #include "runtime/train/state/checkpoint_content.h"
 #include "runtime/train/step/training_step.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct TrainResult {
   int64_t step = 0;
@@ -59,28 +59,28 @@ class Trainer {
   // Instead of run(): trains to step `last` and writes nothing. Returns the records of its steps,
   // the last one with the hash of the weights; fewer if the ranks are asked to stop. start() may
   // follow again.
-  std::vector<StepRecord> replay(int64_t last);
+  std::vector<metrics::StepRecord> replay(int64_t last);
 
  private:
   bool resume_from(const std::string& resume);
   void train(RunTimes& times);
   bool advance(RunTimes& times);
   void roll_back(const NumericFault& fault);
-  StepRecord step();
-  void handle_not_finite(const StepRecord& record);
+  metrics::StepRecord step();
+  void handle_not_finite(const metrics::StepRecord& record);
   int64_t flags();
-  RunPolicy::Next follow_up(StepRecord& record, bool last);
-  void evaluate(StepRecord& record);
+  RunPolicy::Next follow_up(metrics::StepRecord& record, bool last);
+  void evaluate(metrics::StepRecord& record);
   void judge(const RunPolicy::Position& position);
-  void save(const StepRecord& record, const RunPolicy::Next& next);
+  void save(const metrics::StepRecord& record, const RunPolicy::Next& next);
   uint64_t weights_hash();
-  Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
+  metrics::Timeline* spans() const { return timeline_ ? timeline_->spans() : nullptr; }
 
   const RunContext& context_;
   RunMemory memory_;
   TrainingStep step_;
   CheckpointContent content_;
-  Saving saving_;
+  checkpoint::Saving saving_;
   WeightsAgreement agreement_;
   StateGuard guard_;
   NotFiniteSearch not_finite_;
@@ -100,4 +100,4 @@ class Trainer {
   TrainResult result_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,20 +5,20 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
-const Conv2dShape kOnePixel = {
+const graph::Conv2dShape kOnePixel = {
     .batch = 1, .height = 1, .width = 1, .channels = 1, .outputs = 1, .kernel_h = 1, .kernel_w = 1};
 
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
-  Conv2dShape shape = {.batch = 256,
-                       .height = 224,
-                       .width = 224,
-                       .channels = 3,
-                       .outputs = 64,
-                       .kernel_h = 7,
-                       .kernel_w = 7};
+  graph::Conv2dShape shape = {.batch = 256,
+                              .height = 224,
+                              .width = 224,
+                              .channels = 3,
+                              .outputs = 64,
+                              .kernel_h = 7,
+                              .kernel_w = 7};
   EXPECT_TRUE(cuda::conv2d_supports(shape));
   shape.batch = 65536;
   EXPECT_FALSE(cuda::conv2d_supports(shape));
@@ -37,7 +37,7 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
 // of columns may be any number.
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
   const int64_t many = 65536;
-  Conv2dShape shape = kOnePixel;
+  graph::Conv2dShape shape = kOnePixel;
   const auto supported = [&](int64_t channels, int64_t outputs, int64_t groups) {
     shape.channels = channels, shape.outputs = outputs, shape.groups = groups;
     return cuda::conv2d_supports(shape);
@@ -51,4 +51,4 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -31,11 +31,8 @@
 #include "tests/cuda/cudnn_requests.h"
 #include "tests/cuda/described_gpus.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::CudnnKey;
-using test::CudnnRequests;
 
 struct Precision {
   const char* name;
@@ -49,14 +46,15 @@ constexpr Precision kPrecisions[] = {{"BF16", DType::kBF16, false},
 
 CudnnRequests requests_of_selftest(const Precision& precision) {
   CudnnRequests requests;
-  for (const SmallModel& small : small_models()) {
-    GraphOptions options(small.purpose);
+  for (const models::SmallModel& small : models::small_models()) {
+    graph::GraphOptions options(small.purpose);
     options.compute = precision.compute;
     options.packed = small.packed;
     options.loss_rows = small.loss_rows;
     options.lanes = small.lanes;
-    add_requests(
-        build_model(small.config, small.io, small.lane_batch, options), precision.tf32, requests);
+    add_requests(models::build_model(small.config, small.io, small.lane_batch, options),
+                 precision.tf32,
+                 requests);
   }
   return requests;
 }
@@ -65,22 +63,24 @@ CudnnRequests requests_of_config(const std::string& path, const Precision& preci
   std::ifstream file(path);
   std::stringstream text;
   text << file.rdbuf();
-  ConfigOverrides overrides;
+  run::ConfigOverrides overrides;
   overrides.set = {fmt::format("execution.precision={}",
                                precision.compute == DType::kF32 ? "FP32" : precision.name),
                    fmt::format("execution.tf32={}", precision.tf32)};
-  const PreparedRun run =
-      prepare_run(choose_lanes(open_config(read_config(text.str(), path, overrides))).opened,
-                  topology_of({"here"}),
-                  RunPurpose::kTrain,
-                  cuda::planned_ops(),
-                  {.may_assume_data = true});
+  const run::PreparedRun run = run::prepare_run(
+      run::choose_lanes(run::open_config(run::read_config(text.str(), path, overrides))).opened,
+      collectives::topology_of({"here"}),
+      run::RunPurpose::kTrain,
+      cuda::planned_ops(),
+      {.may_assume_data = true});
   CudnnRequests requests;
-  const auto add = [&](const Graph& graph) { add_requests(graph, precision.tf32, requests); };
+  const auto add = [&](const graph::Graph& graph) {
+    add_requests(graph, precision.tf32, requests);
+  };
   add(run.graphs->training);
   if (run.graphs->evaluation) add(*run.graphs->evaluation);
-  for (const Graph& graph : run.graphs->length_bucket_training) add(graph);
-  for (const Graph& graph : run.graphs->length_bucket_evaluation) add(graph);
+  for (const graph::Graph& graph : run.graphs->length_bucket_training) add(graph);
+  for (const graph::Graph& graph : run.graphs->length_bucket_evaluation) add(graph);
   return requests;
 }
 
@@ -94,7 +94,7 @@ std::string flat(std::string text) {
 // The answers for one GPU; each key is asked once.
 class Answers {
  public:
-  explicit Answers(const test::GpuKind& gpu) : gpu_(description_of(gpu)) {}
+  explicit Answers(const GpuKind& gpu) : gpu_(description_of(gpu)) {}
 
   void print(const std::string& network, const CudnnKey& key) {
     const Answer& answer = answer_of(key);
@@ -140,8 +140,8 @@ const Precision& precision_of(const std::string& name) {
   throw std::runtime_error("no precision '" + name + "'");
 }
 
-const test::GpuKind& gpu_of(const std::string& name) {
-  for (const test::GpuKind& gpu : test::kGpus)
+const GpuKind& gpu_of(const std::string& name) {
+  for (const GpuKind& gpu : kGpus)
     if (name == gpu.short_name) return gpu;
   throw std::runtime_error("no GPU '" + name + "' in tests/cuda/described_gpus.h");
 }
@@ -175,11 +175,11 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   try {
-    return lockstep::run(argc, argv);
+    return lockstep::test::run(argc, argv);
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 1;

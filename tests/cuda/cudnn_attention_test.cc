@@ -15,12 +15,8 @@
 #include "runtime/graph/builder.h"
 #include "tests/cuda/described_gpus.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::GpuKind;
-using test::kA100;
-using test::kH100;
 
 class CudnnAttentionTest : public ::testing::Test {
  protected:
@@ -38,7 +34,7 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
           for (const bool backward : {false, true}) {
             const cuda::CudnnAttentionKey key = {{4, 1024, 12, head_size, causal}, dtype, backward};
             EXPECT_EQ(cuda::cudnn_answer(key, description_of(gpu)).refusal, "")
-                << gpu.name << ", " << name_of(dtype) << ", heads of " << head_size
+                << gpu.name << ", " << lockstep::name_of(dtype) << ", heads of " << head_size
                 << (causal ? ", causal" : ", full") << (backward ? ", backward" : ", forward");
           }
         }
@@ -51,7 +47,7 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
 void expect_built(const cuda::CudnnAttentionKey& key, const GpuKind& gpu, size_t spare) {
   const cuda::CudnnAnswer answer = cuda::cudnn_answer(key, description_of(gpu), {.build = true});
   const size_t planned = cuda::cudnn_attention_workspace_bytes(key);
-  const AttentionShape& s = key.shape;
+  const graph::AttentionShape& s = key.shape;
   SCOPED_TRACE(std::string(gpu.name) + ", " + std::to_string(s.batch) + " x " +
                std::to_string(s.time) + ", " + std::to_string(s.heads) + " heads of " +
                std::to_string(s.head_size) + (key.backward ? ", backward" : ", forward"));
@@ -64,12 +60,12 @@ constexpr size_t kSlack = size_t{1} << 20;
 
 // The sizes of GPT-2, and odd and long sequences in parts. Hopper asks for all that is planned.
 TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
-  for (AttentionShape shape : {AttentionShape{16, 1024, 12, 64, true},
-                               AttentionShape{3, 1000, 16, 128, true},
-                               AttentionShape{2, 65, 3, 32, false},
-                               AttentionShape{4, 8192, 12, 64, true},
-                               AttentionShape{4, 1024, 32, 64, true, 8},
-                               AttentionShape{2, 1000, 16, 128, true, 1}}) {
+  for (graph::AttentionShape shape : {graph::AttentionShape{16, 1024, 12, 64, true},
+                                      graph::AttentionShape{3, 1000, 16, 128, true},
+                                      graph::AttentionShape{2, 65, 3, 32, false},
+                                      graph::AttentionShape{4, 8192, 12, 64, true},
+                                      graph::AttentionShape{4, 1024, 32, 64, true, 8},
+                                      graph::AttentionShape{2, 1000, 16, 128, true, 1}}) {
     shape.batch = cuda::cudnn_backward_batch(shape);
     expect_built({shape, DType::kBF16, false}, kH100, kSlack);
     expect_built({shape, DType::kBF16, true}, kH100, kSlack);
@@ -80,20 +76,20 @@ TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
 // with large heads are the worst case.
 TEST_F(CudnnAttentionTest, FitsInItsWorkspaceOnEveryGpu) {
   constexpr size_t kAny = std::numeric_limits<size_t>::max() / 2;
-  for (const GpuKind& gpu : test::kGpus) {
+  for (const GpuKind& gpu : kGpus) {
     expect_built({{4, 1024, 12, 64, true}, DType::kBF16, false}, gpu, kSlack);
     expect_built({{2, 1000, 16, 128, true, 2}, DType::kBF16, true}, gpu, kAny);
   }
-  for (const GpuKind& gpu : {test::kB200, kA100})
+  for (const GpuKind& gpu : {kB200, kA100})
     expect_built({{32, 128, 32, 128, true, 8}, DType::kBF16, true}, gpu, kAny);
 }
 
 // What the runtime knows of cuDNN's limits on the backward pass is what cuDNN answers.
 TEST_F(CudnnAttentionTest, RefusesTheBackwardPassesThatTheRuntimeKnows) {
   const int version = std::stoi(cuda::cudnn_version());
-  for (const GpuKind& gpu : test::kGpus) {
+  for (const GpuKind& gpu : kGpus) {
     for (const int64_t head_size : {64, 128, 136, 192, 256}) {
-      const AttentionShape shape = {2, 256, 4, head_size, true};
+      const graph::AttentionShape shape = {2, 256, 4, head_size, true};
       const std::string limit = cuda::cudnn_backward_limit(shape, gpu.sm, version);
       const std::string refusal =
           cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, true},
@@ -106,14 +102,14 @@ TEST_F(CudnnAttentionTest, RefusesTheBackwardPassesThatTheRuntimeKnows) {
 }
 
 TEST(CudnnBackwardLimit, NamesTheVersionThatIsNeeded) {
-  const AttentionShape shape = {4, 1024, 12, 64, true};
+  const graph::AttentionShape shape = {4, 1024, 12, 64, true};
   EXPECT_EQ(
       cuda::cudnn_backward_limit(shape, 100, 90501),
       "a known limit, cuDNN 9.5.1 has no backward pass of attention with a fixed order of sums "
       "for GPUs of compute capability 10.0; install cuDNN 9.18.0 or newer");
   EXPECT_EQ(cuda::cudnn_backward_limit(shape, 100, 91800), "");
   EXPECT_EQ(cuda::cudnn_backward_limit(shape, 90, 90501), "");
-  const AttentionShape large = {4, 1024, 12, 256, true};
+  const graph::AttentionShape large = {4, 1024, 12, 256, true};
   EXPECT_EQ(cuda::cudnn_backward_limit(large, 80, 91900),
             "a known limit, cuDNN 9.19.0 has no backward pass of attention with heads of 256 for "
             "GPUs of compute capability 8.0");
@@ -133,23 +129,24 @@ TEST(CudnnAttentionParts, LongSequencesGoThroughInPartsThatDivideTheBatch) {
 // limit" is a surprise.
 TEST_F(CudnnAttentionTest, TakesOfTheSelftestWhatThePlanSays) {
   int taken = 0, refused = 0;
-  for (const SmallModel& small : small_models()) {
-    GraphOptions options(small.purpose);
+  for (const models::SmallModel& small : models::small_models()) {
+    graph::GraphOptions options(small.purpose);
     options.compute = DType::kBF16;
     options.packed = small.packed;
     options.loss_rows = small.loss_rows;
     options.lanes = small.lanes;
-    const Graph graph = build_model(small.config, small.io, small.lane_batch, options);
-    for (const Op& op : graph.ops) {
-      if (op.kind != OpKind::kAttention) continue;
-      const OpCall call(graph, op);
-      const AttentionShape shape = cuda::attention_shape(call);
+    const graph::Graph graph =
+        models::build_model(small.config, small.io, small.lane_batch, options);
+    for (const graph::Op& op : graph.ops) {
+      if (op.kind != graph::OpKind::kAttention) continue;
+      const graph::OpCall call(graph, op);
+      const graph::AttentionShape shape = cuda::attention_shape(call);
       std::string unaligned;
       if (!cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), unaligned)) continue;
       const bool planned = cuda::cudnn_attention_supports(call);
       if (!planned && cuda::cudnn_head_limit(shape).empty()) continue;  // a mask
       (planned ? taken : refused)++;
-      for (const GpuKind& gpu : test::kGpus) {
+      for (const GpuKind& gpu : kGpus) {
         std::string refusal;
         for (const bool backward : {false, true})
           refusal += cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, backward},
@@ -171,4 +168,4 @@ TEST_F(CudnnAttentionTest, AnImpossibleShapeIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

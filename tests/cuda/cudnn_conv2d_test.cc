@@ -11,13 +11,10 @@
 
 #include "tests/cuda/described_gpus.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 using cuda::Conv2dPass;
-using test::GpuKind;
-using test::kA100;
-using test::kH100;
 
 const char* name_of(Conv2dPass pass) {
   switch (pass) {
@@ -28,27 +25,27 @@ const char* name_of(Conv2dPass pass) {
   return "";
 }
 
-Conv2dShape conv(int64_t batch,
-                 int64_t size,
-                 int64_t channels,
-                 int64_t outputs,
-                 int64_t kernel,
-                 int64_t stride = 1) {
-  Conv2dShape shape = {.batch = batch,
-                       .height = size,
-                       .width = size,
-                       .channels = channels,
-                       .outputs = outputs,
-                       .kernel_h = kernel,
-                       .kernel_w = kernel};
+graph::Conv2dShape conv(int64_t batch,
+                        int64_t size,
+                        int64_t channels,
+                        int64_t outputs,
+                        int64_t kernel,
+                        int64_t stride = 1) {
+  graph::Conv2dShape shape = {.batch = batch,
+                              .height = size,
+                              .width = size,
+                              .channels = channels,
+                              .outputs = outputs,
+                              .kernel_h = kernel,
+                              .kernel_w = kernel};
   shape.stride_h = shape.stride_w = stride;
   shape.pad_h = shape.pad_w = kernel / 2;
   return shape;
 }
 
 // Every convolution of ResNet-50 on images of 224 x 224, each kind once.
-std::vector<Conv2dShape> resnet50(int64_t batch) {
-  std::vector<Conv2dShape> shapes = {conv(batch, 224, 3, 64, 7, 2)};
+std::vector<graph::Conv2dShape> resnet50(int64_t batch) {
+  std::vector<graph::Conv2dShape> shapes = {conv(batch, 224, 3, 64, 7, 2)};
   int64_t size = 56, channels = 64, width = 64;
   for (int stage = 0; stage < 4; ++stage, width *= 2) {
     const int64_t stride = stage == 0 ? 1 : 2;
@@ -64,7 +61,7 @@ std::vector<Conv2dShape> resnet50(int64_t batch) {
   return shapes;
 }
 
-std::string text_of(const Conv2dShape& s) {
+std::string text_of(const graph::Conv2dShape& s) {
   return std::to_string(s.batch) + " x " + std::to_string(s.height) + " x " +
          std::to_string(s.width) + " x " + std::to_string(s.channels) + " to " +
          std::to_string(s.outputs) + ", " + std::to_string(s.kernel_h) + " x " +
@@ -78,12 +75,12 @@ class CudnnConv2dTest : public ::testing::Test {
     if (!why_not.empty()) GTEST_SKIP() << "skipped: " << why_not;
   }
 
-  static void expect_supported(const std::vector<Conv2dShape>& shapes,
+  static void expect_supported(const std::vector<graph::Conv2dShape>& shapes,
                                DType dtype,
                                bool tf32,
                                std::initializer_list<GpuKind> gpus = {kH100, kA100}) {
     for (const GpuKind& gpu : gpus) {
-      for (const Conv2dShape& shape : shapes) {
+      for (const graph::Conv2dShape& shape : shapes) {
         for (const Conv2dPass pass :
              {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
           if (pass == Conv2dPass::kBackwardInput && shape.channels == 3) continue;  // of images
@@ -112,8 +109,8 @@ TEST_F(CudnnConv2dTest, RunsOddBatches) {
 
 // Engines need copies of images, whose channels and groups they pad.
 TEST_F(CudnnConv2dTest, RunsOddChannelsAndUnevenGroups) {
-  std::vector<Conv2dShape> shapes = {conv(64, 112, 8, 10, 3)};
-  const auto grouped = [&](Conv2dShape shape, int64_t groups) {
+  std::vector<graph::Conv2dShape> shapes = {conv(64, 112, 8, 10, 3)};
+  const auto grouped = [&](graph::Conv2dShape shape, int64_t groups) {
     shape.groups = groups;
     shapes.push_back(shape);
   };
@@ -121,15 +118,15 @@ TEST_F(CudnnConv2dTest, RunsOddChannelsAndUnevenGroups) {
   grouped(conv(64, 33, 32, 768, 3, 2), 2);
   grouped(conv(33, 64, 512, 80, 3, 2), 8);
   grouped(conv(32, 56, 128, 128, 3), 32);
-  expect_supported(shapes, DType::kBF16, false, {kH100, test::kL40s});
+  expect_supported(shapes, DType::kBF16, false, {kH100, kL40s});
 }
 
 // The plan that cuDNN would build with any workspace is the one that it builds with ours.
 TEST_F(CudnnConv2dTest, HasRoomForThePreferredEngine) {
-  const Conv2dShape first = conv(64, 224, 3, 64, 7, 2), middle = conv(64, 28, 128, 128, 3),
-                    last = conv(64, 7, 512, 512, 3), wide = conv(33, 14, 1024, 1024, 3, 2);
-  for (const GpuKind& gpu : test::kGpus) {
-    for (const Conv2dShape& shape : {first, middle, last, wide}) {
+  const graph::Conv2dShape first = conv(64, 224, 3, 64, 7, 2), middle = conv(64, 28, 128, 128, 3),
+                           last = conv(64, 7, 512, 512, 3), wide = conv(33, 14, 1024, 1024, 3, 2);
+  for (const GpuKind& gpu : kGpus) {
+    for (const graph::Conv2dShape& shape : {first, middle, last, wide}) {
       for (const Conv2dPass pass :
            {Conv2dPass::kForward, Conv2dPass::kBackwardInput, Conv2dPass::kBackwardWeight}) {
         if (pass == Conv2dPass::kBackwardInput && shape == first) continue;  // of images
@@ -147,7 +144,7 @@ TEST_F(CudnnConv2dTest, HasRoomForThePreferredEngine) {
 // VGG's and AlexNet's, with bias and ReLU in the same kernel.
 TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
   for (const GpuKind& gpu : {kH100, kA100}) {
-    for (const Conv2dShape& shape : {conv(32, 56, 256, 256, 3), conv(32, 28, 256, 512, 3)}) {
+    for (const graph::Conv2dShape& shape : {conv(32, 56, 256, 256, 3), conv(32, 28, 256, 512, 3)}) {
       const cuda::CudnnConv2dKey key = {
           shape, DType::kBF16, false, Conv2dPass::kForward, true, true};
       EXPECT_EQ(cuda::cudnn_answer(key, description_of(gpu)).refusal, "")
@@ -158,11 +155,11 @@ TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
 
 // The checks above could not fail if cuDNN said yes to everything.
 TEST_F(CudnnConv2dTest, AnImpossibleShapeIsRefused) {
-  Conv2dShape shape = conv(4, 56, 64, 64, 3);
+  graph::Conv2dShape shape = conv(4, 56, 64, 64, 3);
   shape.groups = 5;
   const cuda::CudnnConv2dKey key = {shape, DType::kBF16, false, Conv2dPass::kForward};
   EXPECT_NE(cuda::cudnn_answer(key, description_of(kH100)).refusal, "");
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

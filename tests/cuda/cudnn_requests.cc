@@ -13,7 +13,7 @@ using cuda::Conv2dPass;
 using cuda::CudnnAttentionKey;
 using cuda::CudnnConv2dKey;
 
-std::string text_of(const AttentionShape& s) {
+std::string text_of(const graph::AttentionShape& s) {
   return fmt::format("{} x {}, {} heads of {}{}, {}",
                      s.batch,
                      s.time,
@@ -23,7 +23,7 @@ std::string text_of(const AttentionShape& s) {
                      s.causal ? "causal" : "full");
 }
 
-std::string text_of(const Conv2dShape& s) {
+std::string text_of(const graph::Conv2dShape& s) {
   std::string text = fmt::format("{} x {}x{}x{} to {}, {}x{}",
                                  s.batch,
                                  s.height,
@@ -39,9 +39,9 @@ std::string text_of(const Conv2dShape& s) {
 }
 
 // As runtime/cuda/ops/attention.cu.
-void add_attention(const OpCall& call, CudnnRequests& requests) {
-  const AttentionShape shape = cuda::attention_shape(call);
-  const bool backward = call.kind() == OpKind::kAttentionBackward;
+void add_attention(const graph::OpCall& call, CudnnRequests& requests) {
+  const graph::AttentionShape shape = cuda::attention_shape(call);
+  const bool backward = call.kind() == graph::OpKind::kAttentionBackward;
   std::string why = cuda::cudnn_attention_limit(call);
   if (why.empty() && !cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), why))
     why = why.substr(std::string_view(cuda::kKnownLimit).size());
@@ -55,33 +55,33 @@ void add_attention(const OpCall& call, CudnnRequests& requests) {
 }
 
 // As runtime/cuda/ops/conv2d.cc.
-void add_conv2d_backward(const OpCall& call, bool tf32, CudnnRequests& requests) {
-  if (call.has_output(Conv2dBackwardOut::kDX))
+void add_conv2d_backward(const graph::OpCall& call, bool tf32, CudnnRequests& requests) {
+  if (call.has_output(graph::Conv2dBackwardOut::kDX))
     requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardInput, tf32));
-  if (!call.has_output(Conv2dBackwardOut::kDWeight) || cuda::conv2d_shape(call).is_linear())
+  if (!call.has_output(graph::Conv2dBackwardOut::kDWeight) || cuda::conv2d_shape(call).is_linear())
     return;  // none, or a product
   requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardWeight, tf32));
-  if (!Conv2dBackward<std::byte>::of(call).accumulate_weight)
+  if (!graph::Conv2dBackward<std::byte>::of(call).accumulate_weight)
     requests.keys.insert(cuda::cudnn_conv2d_wide_key(call, tf32));
 }
 
 }  // namespace
 
-void add_requests(const Graph& graph, bool tf32, CudnnRequests& requests) {
-  for (const Op& op : graph.ops) {
-    const OpCall call(graph, op);
+void add_requests(const graph::Graph& graph, bool tf32, CudnnRequests& requests) {
+  for (const graph::Op& op : graph.ops) {
+    const graph::OpCall call(graph, op);
     switch (op.kind) {
-      case OpKind::kAttention:
-      case OpKind::kAttentionBackward: add_attention(call, requests); break;
-      case OpKind::kConv2d:
+      case graph::OpKind::kAttention:
+      case graph::OpKind::kAttentionBackward: add_attention(call, requests); break;
+      case graph::OpKind::kConv2d:
         requests.keys.insert(cuda::cudnn_conv2d_epilogue_key(call, tf32));
         requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kForward, tf32));
         break;
-      case OpKind::kConv2dBackward: add_conv2d_backward(call, tf32, requests); break;
-      case OpKind::kConvTranspose2d:
+      case graph::OpKind::kConv2dBackward: add_conv2d_backward(call, tf32, requests); break;
+      case graph::OpKind::kConvTranspose2d:
         requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardInput, tf32));
         break;
-      case OpKind::kConvTranspose2dBackward:
+      case graph::OpKind::kConvTranspose2dBackward:
         requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kForward, tf32));
         requests.keys.insert(cuda::cudnn_conv2d_wide_key(call, tf32));
         break;

@@ -21,7 +21,7 @@ struct CudnnRequests {
 };
 
 // Adds what the ops of `graph` ask for.
-void add_requests(const Graph& graph, bool tf32, CudnnRequests& requests);
+void add_requests(const graph::Graph& graph, bool tf32, CudnnRequests& requests);
 
 // "attention", "gradient of attention", "convolution", "convolution + bias + ReLU", ...
 std::string pass_of(const CudnnKey& key);

@@ -10,15 +10,12 @@
 #include "runtime/cuda/ops/cast.h"
 #include "tests/fibers/kernel_test.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
-using test::kEps;
 
 template <typename T>
 class CudaFlatSumsTest : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaFlatSumsTest, test::StoredTypes);
+TYPED_TEST_SUITE(CudaFlatSumsTest, StoredTypes);
 
 TYPED_TEST(CudaFlatSumsTest, WidensExactly) {
   using T = TypeParam;
@@ -167,4 +164,4 @@ TYPED_TEST(CudaFlatSumsTest, ContentHashIsThatOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

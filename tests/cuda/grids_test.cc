@@ -42,7 +42,7 @@ TEST(Grids, FitReductionsOfAnyShape) {
     for (const int64_t rows :
          {int64_t{1}, int64_t{1} << 21, int64_t{3'211'264}, int64_t{1} << 33}) {
       for (const uint32_t reduced : {0b01u, 0b10u}) {
-        const ReduceLoops loops = ReduceLoops::of(Shape({rows, columns}), reduced);
+        const graph::ReduceLoops loops = graph::ReduceLoops::of(Shape({rows, columns}), reduced);
         const int64_t parts = ReduceParts::of(loops).count;
         if (loops.by_rows()) {
           EXPECT_LE(loops.kept.count * parts, kMaxBlocksAcross * 128);

@@ -14,7 +14,7 @@ namespace {
 TEST(CudaNewtonSchulz, FollowsTheFormula) {
   for (const auto& [rows, columns] : {std::pair(2, 2), {3, 50}, {50, 3}, {17, 17}, {30, 12}}) {
     for (const int iterations : {1, 4}) {
-      const NewtonSchulz shape = {rows, columns, iterations, 0.75f};
+      const exec::NewtonSchulz shape = {rows, columns, iterations, 0.75f};
       std::vector<float> from(static_cast<size_t>(shape.elements()));
       test::fill_uniform(from, -1, 1, static_cast<uint64_t>(rows));
       test::for_each_order([&](const char*) {
@@ -53,7 +53,7 @@ TEST(CudaNewtonSchulz, HalvesFollowFloats) {
   for (const auto& [rows, columns] :
        {std::pair(1, 7), {3, 50}, {50, 3}, {17, 17}, {30, 12}, {64, 96}, {96, 96}}) {
     for (const int iterations : {1, 4, 5}) {
-      const NewtonSchulz shape = {rows, columns, iterations, 0.75f};
+      const exec::NewtonSchulz shape = {rows, columns, iterations, 0.75f};
       std::vector<float> from(static_cast<size_t>(shape.elements()));
       test::fill_uniform(from, -1, 1, static_cast<uint64_t>(rows));
       test::for_each_order([&](const char*) {

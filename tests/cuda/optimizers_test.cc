@@ -7,20 +7,18 @@
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/optimizers.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
 
 template <typename T>
 class CudaOptimizersTest : public ::testing::Test {};
-TYPED_TEST_SUITE(CudaOptimizersTest, test::StoredTypes);
+TYPED_TEST_SUITE(CudaOptimizersTest, StoredTypes);
 
-constexpr test::AdamFields kFields = {0.9, 0.999, 1e-8, 0.1};
-constexpr UpdateStep kStep = {.lr = 1e-3, .gradient_scale = 0.5, .number = 3};
+constexpr AdamFields kFields = {0.9, 0.999, 1e-8, 0.1};
+constexpr exec::UpdateStep kStep = {.lr = 1e-3, .gradient_scale = 0.5, .number = 3};
 
 template <typename T>
-void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
+void check(exec::OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
   struct Buffers {
     Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
       test::fill_uniform(p, -1, 1, 1);
@@ -32,22 +30,22 @@ void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
   };
   Buffers gpu(n, offset), cpu(n, offset);
   const auto slice = [&](Buffers& buffers) {
-    return OptimizerSlice{.elements = n,
-                          .parameters = buffers.p.data(),
-                          .gradients = buffers.g.data(),
-                          .first_moment = moment ? buffers.m.data() : nullptr,
-                          .second_moment = buffers.v.data()};
+    return exec::OptimizerSlice{.elements = n,
+                                .parameters = buffers.p.data(),
+                                .gradients = buffers.g.data(),
+                                .first_moment = moment ? buffers.m.data() : nullptr,
+                                .second_moment = buffers.v.data()};
   };
   Guarded<T> stored(n, offset);
   // The numbers come from the device's copy alone.
-  OptimizerUpdate kind = constants;
+  exec::OptimizerUpdate kind = constants;
   std::visit(
       [](auto& c) {
         if constexpr (requires { c.grad_scale; }) c.grad_scale = -7;
         if constexpr (requires { c.weight; }) c.weight = -7;
       },
       kind);
-  OptimizerSlice on_gpu = slice(gpu);
+  exec::OptimizerSlice on_gpu = slice(gpu);
   if (!std::is_same_v<T, float>) on_gpu.stored = stored.data();
   cuda::PlacedSlice table[1];
   const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, {&kind, 1}, &constants, table);
@@ -59,8 +57,8 @@ void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
   test::expect_same_bits(cpu.v, gpu.v, "second moments");
   if constexpr (!std::is_same_v<T, float>) {
     // The first halves of LAMB and Muon leave the parameters as they are.
-    const bool writes = !std::holds_alternative<LambDirection>(constants) &&
-                        !std::holds_alternative<MuonMomentum>(constants);
+    const bool writes = !std::holds_alternative<exec::LambDirection>(constants) &&
+                        !std::holds_alternative<exec::MuonMomentum>(constants);
     for (int64_t i = 0; i < n && writes; ++i)
       ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
   }
@@ -69,75 +67,77 @@ void check(OptimizerUpdate constants, bool moment, int64_t n, int64_t offset) {
 TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
   for (int64_t n : {1, 1027, 4096}) {
     for (int64_t offset : {0, 1}) {
-      check<TypeParam>(SgdUpdate{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
-      check<TypeParam>(SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
-      check<TypeParam>(MovingAverage{0.9f, 0.025f}, false, n, offset);
-      check<TypeParam>(Exchange(), false, n, offset);
-      check<TypeParam>(LambDirection::make(kFields, kStep), true, n, offset);
-      check<TypeParam>(MuonMomentum{0.9f, 0.1f, 0.5f, true}, true, n, offset);
-      check<TypeParam>(MuonStep{0.1f, 0.99f}, false, n, offset);
-      check<TypeParam>(AdamwUpdate::make(kFields, kStep), true, n, offset);
-      check<TypeParam>(AdamUpdate::make(kFields, kStep), true, n, offset);
-      check<TypeParam>(LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, kStep), true, n, offset);
+      check<TypeParam>(exec::SgdUpdate{0.1f, 0, 0.01f, 0.5f, false}, false, n, offset);
+      check<TypeParam>(exec::SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(exec::MovingAverage{0.9f, 0.025f}, false, n, offset);
+      check<TypeParam>(exec::Exchange(), false, n, offset);
+      check<TypeParam>(exec::LambDirection::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(exec::MuonMomentum{0.9f, 0.1f, 0.5f, true}, true, n, offset);
+      check<TypeParam>(exec::MuonStep{0.1f, 0.99f}, false, n, offset);
+      check<TypeParam>(exec::AdamwUpdate::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(exec::AdamUpdate::make(kFields, kStep), true, n, offset);
+      check<TypeParam>(exec::LionUpdate::make(LionFields{0.9, 0.99, 0.1}, kStep), true, n, offset);
     }
   }
 }
 
 // Moments of two bytes, whose slices begin within their parameters.
 TYPED_TEST(CudaOptimizersTest, RoundsMomentsAsTheCpuDoes) {
-  const MomentRounding rounding = {7, 12};
-  const auto check = [&](const OptimizerUpdate& constants, bool two, int64_t n, int64_t offset) {
-    struct Buffers {
-      Buffers(int64_t n, int64_t offset) : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
-        test::fill_uniform(p, -1, 1, 1);
-        test::fill_uniform(g, -1, 1, 2);
-        test::fill_stored(m, -1, 1, 3);
-        test::fill_stored(v, 0, 1, 4);
-      }
-      Guarded<float> p, g;
-      Guarded<BFloat16> m, v;
-    };
-    Buffers gpu(n, offset), cpu(n, offset);
-    Guarded<TypeParam> stored(n, offset);
-    const auto slice = [&](Buffers& buffers) {
-      return OptimizerSlice{.elements = n,
-                            .parameters = buffers.p.data(),
-                            .gradients = buffers.g.data(),
-                            .first_moment = buffers.m.data(),
-                            .second_moment = two ? buffers.v.data() : nullptr,
-                            .moment_dtype = DType::kBF16,
-                            .rounding = &rounding,
-                            .parameter = 5,
-                            .first_element = 1234};
-    };
-    OptimizerSlice on_gpu = slice(gpu);
-    if (!std::is_same_v<TypeParam, float>) on_gpu.stored = stored.data();
-    cuda::PlacedSlice table[1];
-    const uint32_t blocks =
-        cuda::place_slices({&on_gpu, 1}, {&constants, 1}, &constants, table, &rounding);
-    cuda::optimizer_update<TypeParam, BFloat16>(table, 1, blocks, nullptr);
-    cpu::optimizer_update(constants, slice(cpu));
-    test::expect_same_bits(cpu.p, gpu.p, "parameters");
-    test::expect_same_bits(cpu.g, gpu.g, "gradients");
-    test::expect_same_bits(test::as_doubles(cpu.m), test::as_doubles(gpu.m), "first moments");
-    test::expect_same_bits(test::as_doubles(cpu.v), test::as_doubles(gpu.v), "second moments");
-  };
+  const exec::MomentRounding rounding = {7, 12};
+  const auto check =
+      [&](const exec::OptimizerUpdate& constants, bool two, int64_t n, int64_t offset) {
+        struct Buffers {
+          Buffers(int64_t n, int64_t offset)
+              : p(n, offset), g(n, offset), m(n, offset), v(n, offset) {
+            test::fill_uniform(p, -1, 1, 1);
+            test::fill_uniform(g, -1, 1, 2);
+            test::fill_stored(m, -1, 1, 3);
+            test::fill_stored(v, 0, 1, 4);
+          }
+          Guarded<float> p, g;
+          Guarded<BFloat16> m, v;
+        };
+        Buffers gpu(n, offset), cpu(n, offset);
+        Guarded<TypeParam> stored(n, offset);
+        const auto slice = [&](Buffers& buffers) {
+          return exec::OptimizerSlice{.elements = n,
+                                      .parameters = buffers.p.data(),
+                                      .gradients = buffers.g.data(),
+                                      .first_moment = buffers.m.data(),
+                                      .second_moment = two ? buffers.v.data() : nullptr,
+                                      .moment_dtype = DType::kBF16,
+                                      .rounding = &rounding,
+                                      .parameter = 5,
+                                      .first_element = 1234};
+        };
+        exec::OptimizerSlice on_gpu = slice(gpu);
+        if (!std::is_same_v<TypeParam, float>) on_gpu.stored = stored.data();
+        cuda::PlacedSlice table[1];
+        const uint32_t blocks =
+            cuda::place_slices({&on_gpu, 1}, {&constants, 1}, &constants, table, &rounding);
+        cuda::optimizer_update<TypeParam, BFloat16>(table, 1, blocks, nullptr);
+        cpu::optimizer_update(constants, slice(cpu));
+        test::expect_same_bits(cpu.p, gpu.p, "parameters");
+        test::expect_same_bits(cpu.g, gpu.g, "gradients");
+        test::expect_same_bits(test::as_doubles(cpu.m), test::as_doubles(gpu.m), "first moments");
+        test::expect_same_bits(test::as_doubles(cpu.v), test::as_doubles(gpu.v), "second moments");
+      };
   for (int64_t n : {1, 1027, 4096}) {
     for (int64_t offset : {0, 1}) {
-      check(AdamwUpdate::make(kFields, kStep), true, n, offset);
-      check(LambDirection::make(kFields, kStep), true, n, offset);
-      check(SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, false, n, offset);
-      check(MuonMomentum{0.9f, 0.1f, 0.5f, true}, false, n, offset);
+      check(exec::AdamwUpdate::make(kFields, kStep), true, n, offset);
+      check(exec::LambDirection::make(kFields, kStep), true, n, offset);
+      check(exec::SgdUpdate{0.1f, 0.9f, 0.01f, 0.5f, true}, false, n, offset);
+      check(exec::MuonMomentum{0.9f, 0.1f, 0.5f, true}, false, n, offset);
     }
   }
 }
 
 // Slices of one launch, of all lengths around those of a block, two groups of constants in turn.
 TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
-  UpdateStep without_decay = kStep;
+  exec::UpdateStep without_decay = kStep;
   without_decay.decays = false;
-  const OptimizerUpdate groups[2] = {AdamwUpdate::make(kFields, kStep),
-                                     AdamwUpdate::make(kFields, without_decay)};
+  const exec::OptimizerUpdate groups[2] = {exec::AdamwUpdate::make(kFields, kStep),
+                                           exec::AdamwUpdate::make(kFields, without_decay)};
   const std::vector<int64_t> lengths = {64, 2048, 1, 4096, 2047, 2049, 10000, 4, 6145};
   int64_t n = 0;
   for (int64_t length : lengths) n += length;
@@ -148,15 +148,15 @@ TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
   for (auto* buffer : {&v, &v_cpu}) test::fill_uniform(*buffer, 0, 1, 4);
   test::fill_uniform(g, -1, 1, 2);
   constexpr bool kWide = std::is_same_v<TypeParam, float>;
-  std::vector<OptimizerSlice> slices;
+  std::vector<exec::OptimizerSlice> slices;
   int64_t at = 0;
   for (size_t i = 0; i < lengths.size(); ++i) {
-    OptimizerSlice slice{.group = i % 2,
-                         .elements = lengths[i],
-                         .parameters = p_cpu.data() + at,
-                         .gradients = g.data() + at,
-                         .first_moment = m_cpu.data() + at,
-                         .second_moment = v_cpu.data() + at};
+    exec::OptimizerSlice slice{.group = i % 2,
+                               .elements = lengths[i],
+                               .parameters = p_cpu.data() + at,
+                               .gradients = g.data() + at,
+                               .first_moment = m_cpu.data() + at,
+                               .second_moment = v_cpu.data() + at};
     cpu::optimizer_update(groups[i % 2], slice);
     slice.parameters = p.data() + at;
     slice.first_moment = m.data() + at;
@@ -176,4 +176,4 @@ TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

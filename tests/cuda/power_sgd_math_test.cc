@@ -8,12 +8,12 @@
 #include "tests/fibers/kernel_test.h"
 #include "tests/reference/power_sgd_checks.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
-using Shape = PowerSgdShape;
+using Shape = collectives::PowerSgdShape;
 
-const test::PowerSgdMath kMath = {
+const PowerSgdMath kMath = {
     [](const float* m, const float* r, const Shape& s, float* l) {
       cuda::power_sgd_left(m, r, s, l, nullptr);
     },
@@ -32,7 +32,7 @@ const test::PowerSgdMath kMath = {
     }};
 
 TEST(CudaPowerSgdMathTest, Products) {
-  for (const int rank : test::kPowerSgdRanks) {
+  for (const int rank : kPowerSgdRanks) {
     for (const Shape shape : {Shape{1, 1, rank},
                               Shape{3, 2, rank},
                               Shape{1, 300, rank},
@@ -54,7 +54,7 @@ TEST(CudaPowerSgdMathTest, Products) {
 }
 
 TEST(CudaPowerSgdMathTest, OrthonormalColumns) {
-  for (const int rank : test::kPowerSgdRanks) {
+  for (const int rank : kPowerSgdRanks) {
     for (const int64_t rows : {1, 3, 33, 64, 257, 1500}) {
       test::for_each_order([&](const std::string& order) {
         return test::bytes_of(test::check_orthonormal(kMath, rows, rank, rows % 2, order));
@@ -74,4 +74,4 @@ TEST(CudaPowerSgdMathTest, ZeroColumnsBecomeNoise) {
 TEST(CudaPowerSgdMathTest, WhatIsNotFiniteStaysSo) { test::check_not_finite(kMath, "on the host"); }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -11,10 +11,8 @@
 #include "runtime/cpu/flat/tree_sum.h"
 #include "tests/fibers/kernel_test.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
 
 TEST(CudaTreeSumTest, AnyTreeHasTheBitsOfTheCpu) {
   const std::vector<std::vector<uint8_t>> trees = {
@@ -24,7 +22,7 @@ TEST(CudaTreeSumTest, AnyTreeHasTheBitsOfTheCpu) {
     for (const DType wire : {DType::kF32, DType::kBF16, DType::kF16}) {
       for (const int64_t offset : {0, 1}) {
         const int64_t n = 1031;
-        const std::string what = fmt::format("{} tree of {}", name_of(wire), count);
+        const std::string what = fmt::format("{} tree of {}", lockstep::name_of(wire), count);
         std::deque<Guarded<float>> arrays;
         std::deque<Guarded<uint16_t>> packed;
         std::vector<const void*> floats, halves;
@@ -37,7 +35,7 @@ TEST(CudaTreeSumTest, AnyTreeHasTheBitsOfTheCpu) {
           floats.push_back(arrays.back().data());
           halves.push_back(packed.back().data());
         }
-        TreeSumTerms terms = {floats.data(), count, wire, false, true, joins.data()};
+        collectives::TreeSumTerms terms = {floats.data(), count, wire, false, true, joins.data()};
         Guarded<float> expected(n), sum(n, offset);
         cpu::tree_sum(terms, expected.data(), n);
         cuda::tree_sum(terms, sum.data(), n, nullptr);
@@ -74,7 +72,7 @@ TEST(CudaTreeSumTest, HasTheBitsOfTheCpu) {
       for (const int64_t offset : {0, 1}) {
         const int64_t n = 1031;
         const std::string what =
-            fmt::format("{} tree of {}, offset {}", name_of(wire), count, offset);
+            fmt::format("{} tree of {}, offset {}", lockstep::name_of(wire), count, offset);
         std::vector<std::vector<float>> arrays(static_cast<size_t>(count), std::vector<float>(n));
         std::deque<Guarded<uint16_t>> packed;
         std::vector<const void*> floats, halves;
@@ -129,7 +127,8 @@ TEST(CudaTreeSumTest, KeepsTheResidualsOfTheCpu) {
         floats.push_back(arrays[s].data());
         halves.push_back(packed[s].data());
       }
-      TreeSumTerms terms = {.arrays = floats.data(), .count = count, .wire = DType::kBF16};
+      collectives::TreeSumTerms terms = {
+          .arrays = floats.data(), .count = count, .wire = DType::kBF16};
       Guarded<float> expected(n), sum(n), travelled(n, 1);
       terms.residuals = {wanted_kept.data(), n};
       cpu::tree_sum(terms, expected.data(), n);
@@ -150,4 +149,4 @@ TEST(CudaTreeSumTest, KeepsTheResidualsOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

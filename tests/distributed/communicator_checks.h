@@ -21,7 +21,7 @@ inline std::byte pattern(int from, int to, size_t index) {
 }
 
 // Sends `bytes` to each rank in every way there is.
-inline void check_bytes(Communicator& communicator, size_t bytes) {
+inline void check_bytes(collectives::Communicator& communicator, size_t bytes) {
   const int ranks = communicator.size(), me = communicator.rank();
   const size_t whole = bytes * static_cast<size_t>(ranks);
   std::vector<std::byte> send(whole), receive(whole, std::byte{99}), gathered(whole);
@@ -50,7 +50,7 @@ inline void check_bytes(Communicator& communicator, size_t bytes) {
 }
 
 // Small whole numbers: their float sums are exact.
-inline void check_sums(Communicator& communicator, int64_t elements) {
+inline void check_sums(collectives::Communicator& communicator, int64_t elements) {
   const int ranks = communicator.size(), me = communicator.rank();
   const auto value = [](int rank, int64_t i) { return static_cast<float>((rank + 1) * (i % 97)); };
   std::vector<float> send(static_cast<size_t>(elements * ranks)), receive(send.size());

@@ -11,13 +11,13 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 constexpr size_t kBytes = 4096;
 
 // One of several operations, and what differs in it.
-void operate(Communicator& communicator, const std::string& difference, bool differs) {
+void operate(collectives::Communicator& communicator, const std::string& difference, bool differs) {
   const auto ranks = static_cast<size_t>(communicator.size());
   std::vector<std::byte> one(ranks * kBytes), other(ranks * kBytes);
   const auto exchange = [&](size_t bytes) {
@@ -50,16 +50,16 @@ void operate(Communicator& communicator, const std::string& difference, bool dif
 }
 
 void run(const std::string& difference, const std::string& folder, double timeout_s, bool tcp) {
-  const std::unique_ptr<Session> session = join_run();
+  const std::unique_ptr<launcher::Session> session = launcher::join_run();
   init_log("info", session->communicator().rank(), session->communicator().size());
   try {
     RunConfig config;
     config.output.run_dir = folder;
     config.comm.timeout_s = config.comm.files_timeout_s = timeout_s;
     if (tcp) session->move_to_tcp({});
-    const RunWatch watch(*session, config, /*on_gpu=*/false);
+    const launcher::RunWatch watch(*session, config, /*on_gpu=*/false);
     FlightRecorder::here().begin_phase(FlightPhase::kTraining);
-    Communicator& communicator = session->communicator();
+    collectives::Communicator& communicator = session->communicator();
     const bool last = communicator.rank() == communicator.size() - 1;
     for (int64_t step = 0; step < 10'000'000; ++step) {
       FlightRecorder::here().begin_step(step);
@@ -76,10 +76,10 @@ void run(const std::string& difference, const std::string& folder, double timeou
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 // kind|size|order|skipped FOLDER TIMEOUT_S MPI|TCP
 int main(int argc, char** argv) {
   if (argc != 5) return 2;
-  lockstep::run(argv[1], argv[2], std::atof(argv[3]), argv[4] == std::string("TCP"));
+  lockstep::test::run(argv[1], argv[2], std::atof(argv[3]), argv[4] == std::string("TCP"));
 }

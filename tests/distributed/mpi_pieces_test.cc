@@ -5,12 +5,12 @@
 #include "collectives/mpi/mpi_communicator.h"
 #include "tests/distributed/communicator_checks.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 void run() {
   constexpr size_t kPiece = 1000;
-  const auto communicator = make_mpi_communicator(kPiece);
+  const auto communicator = collectives::make_mpi_communicator(kPiece);
   for (const size_t bytes : {0, 1, 999, 1000, 1001, 2000, 4097, 100'003}) {
     testing::check_bytes(*communicator, bytes);
     testing::check_sums(*communicator, static_cast<int64_t>(bytes / 4));
@@ -18,11 +18,11 @@ void run() {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  lockstep::run();
+  lockstep::test::run();
   MPI_Finalize();
   return lockstep::testing::failures == 0 ? 0 : 1;
 }

@@ -14,7 +14,7 @@
 #include "tests/fibers/nccl_on_host.h"
 #include "tests/reference/cuda_runtime_stub.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 void expect(bool good, const char* what) {
@@ -25,7 +25,7 @@ void expect(bool good, const char* what) {
 
 // A communicator without any help.
 ncclComm_t raw_communicator(int rank, int ranks, ncclResult_t wanted) {
-  const NcclLibrary& nccl = fibers::nccl_on_host();
+  const collectives::NcclLibrary& nccl = fibers::nccl_on_host();
   ncclUniqueId id;
   nccl.get_unique_id(&id);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -42,7 +42,7 @@ void settle(ncclComm_t comm) {
 }
 
 void check_rules(int rank, int ranks) {
-  const NcclLibrary& nccl = fibers::nccl_on_host();
+  const collectives::NcclLibrary& nccl = fibers::nccl_on_host();
   if (ranks > 1) {
     testing::cuda_stub().bus_id = "the GPU of all ranks";
     raw_communicator(rank, ranks, ncclInvalidUsage);
@@ -79,10 +79,10 @@ void gather_different_bytes(int rank, int ranks) {
 }
 
 void run() {
-  const auto control = make_mpi_communicator();
+  const auto control = collectives::make_mpi_communicator();
   testing::cuda_stub().bus_id = "GPU of rank " + std::to_string(control->rank());
-  const auto communicator = make_nccl_communicator(
-      *control, testing::compute_stream(), NcclOptions{}, fibers::nccl_on_host());
+  const auto communicator = collectives::make_nccl_communicator(
+      *control, testing::compute_stream(), collectives::NcclOptions{}, fibers::nccl_on_host());
   for (const size_t bytes : {0, 1, 3, 4097, 1'000'003}) {
     testing::check_bytes(*communicator, bytes);
     testing::check_sums(*communicator, static_cast<int64_t>(bytes / 4));
@@ -91,7 +91,7 @@ void run() {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
@@ -99,10 +99,10 @@ int main(int argc, char** argv) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (argc > 1 && std::string(argv[1]) == "differ") {
-    lockstep::gather_different_bytes(rank, ranks);
+    lockstep::test::gather_different_bytes(rank, ranks);
   } else {
-    lockstep::check_rules(rank, ranks);
-    lockstep::run();
+    lockstep::test::check_rules(rank, ranks);
+    lockstep::test::run();
   }
   MPI_Finalize();
   return lockstep::testing::failures == 0 ? 0 : 1;

@@ -29,7 +29,7 @@ struct CudnnAttention::Library {
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
+bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return false;
   if (!fits_cudnn_workspace(shape, fibers::fake_cudnn_version(), why_not_)) return false;
   const char* const refused = std::getenv("FAKE_CUDNN_REFUSES");
@@ -39,7 +39,7 @@ bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
     return false;
   }
   if (!library_) library_ = std::make_unique<Library>();
-  AttentionShape part = shape;
+  graph::AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
   for (const CudnnAttentionKey& key :
        {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
@@ -63,7 +63,7 @@ namespace {
 // One head of one sample.
 template <typename T>
 struct Head {
-  const AttentionShape& shape;
+  const graph::AttentionShape& shape;
   const CudnnAttentionArrays& arrays;
   int64_t sample, head;
 
@@ -169,7 +169,7 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
   LOCKSTEP_CHECK(library_ && std::find(library_->planned.begin(), library_->planned.end(), key) !=
                                  library_->planned.end(),
                  "cuDNN has no plan for this attention ");
-  const AttentionShape& s = key.shape;
+  const graph::AttentionShape& s = key.shape;
   const int64_t floats = key.backward ? s.batch * s.heads * s.time : 0;
   constexpr int kLastWithLengths = 91500;
   const bool has_lengths = fibers::fake_cudnn_version() <= kLastWithLengths && s.time % 128 != 0;

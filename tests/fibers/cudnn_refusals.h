@@ -42,7 +42,7 @@ inline std::string refusal_of_attention(const cuda::CudnnAttentionKey& key,
 }
 
 inline std::string refusal_of_conv2d(const cuda::CudnnConv2dKey& key) {
-  const Conv2dShape& shape = key.shape;
+  const graph::Conv2dShape& shape = key.shape;
   if (shape.groups < 1 || shape.channels % shape.groups != 0 || shape.outputs % shape.groups != 0)
     return fmt::format("{} groups do not divide {} channels and {} outputs",
                        shape.groups,

@@ -341,23 +341,23 @@ ncclResult_t broadcast(const void* send,
 
 }  // namespace
 
-const NcclLibrary& nccl_on_host() {
-  static const NcclLibrary library{get_version,
-                                   get_unique_id,
-                                   init,
-                                   finalize,
-                                   destroy,
-                                   abort,
-                                   get_async_error,
-                                   error_string,
-                                   last_error,
-                                   group_start,
-                                   group_end,
-                                   send,
-                                   recv,
-                                   all_gather,
-                                   reduce_scatter,
-                                   broadcast};
+const collectives::NcclLibrary& nccl_on_host() {
+  static const collectives::NcclLibrary library{get_version,
+                                                get_unique_id,
+                                                init,
+                                                finalize,
+                                                destroy,
+                                                abort,
+                                                get_async_error,
+                                                error_string,
+                                                last_error,
+                                                group_start,
+                                                group_end,
+                                                send,
+                                                recv,
+                                                all_gather,
+                                                reduce_scatter,
+                                                broadcast};
   return library;
 }
 

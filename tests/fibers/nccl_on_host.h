@@ -25,6 +25,6 @@ void hold(CUstream_st* stream, std::shared_ptr<void> what);
 inline double graph_wait_ms = 6000;
 
 // MPI must be initialised. Group calls are collected and handed over together, as one operation.
-const NcclLibrary& nccl_on_host();
+const collectives::NcclLibrary& nccl_on_host();
 
 }  // namespace lockstep::fibers

@@ -5,15 +5,16 @@
 
 namespace lockstep::cuda {
 
-std::unique_ptr<Communicator> make_slices(Communicator& control,
-                                          CudaBackend& backend,
-                                          const GpuRequest& request,
-                                          const ConnectRequest& waiting,
-                                          const OperationMarks& marks) {
-  return make_nccl_communicator(control,
-                                backend.stream(),
-                                nccl_options(control, backend, request, waiting, marks),
-                                fibers::nccl_on_host());
+std::unique_ptr<collectives::Communicator> make_slices(collectives::Communicator& control,
+                                                       CudaBackend& backend,
+                                                       const GpuRequest& request,
+                                                       const exec::ConnectRequest& waiting,
+                                                       const OperationMarks& marks) {
+  return collectives::make_nccl_communicator(
+      control,
+      backend.stream(),
+      nccl_options(control, backend, request, waiting, marks),
+      fibers::nccl_on_host());
 }
 
 }  // namespace lockstep::cuda

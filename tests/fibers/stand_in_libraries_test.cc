@@ -212,8 +212,8 @@ TEST_F(Libraries, WhatTheEnvironmentNamesIsRefused) {
 using AttentionDeathTest = Libraries;
 
 // Samples, tokens, heads, size of a head.
-constexpr AttentionShape kAligned = {2, 4, 1, 8, true}, kOdd = {2, 3, 1, 8, true},
-                         kOneSample = {1, 4, 1, 8, true};
+constexpr graph::AttentionShape kAligned = {2, 4, 1, 8, true}, kOdd = {2, 3, 1, 8, true},
+                                kOneSample = {1, 4, 1, 8, true};
 
 TEST_F(AttentionDeathTest, AShapeWhoseWorkspaceIsNotAlignedIsNotSupported) {
   cuda::CudnnAttention attention(stream_);

@@ -57,7 +57,7 @@ class StandInNcclDeathTest : public ::testing::Test {
     EXPECT_EQ(nccl_.comm_destroy(comm_), ncclSuccess);
   }
 
-  const NcclLibrary& nccl_ = nccl_on_host();
+  const collectives::NcclLibrary& nccl_ = nccl_on_host();
   cudaStream_t stream_ = nullptr;
   char* buffer_ = nullptr;
   ncclComm_t comm_ = nullptr;

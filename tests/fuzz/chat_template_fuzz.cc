@@ -34,12 +34,12 @@ std::vector<std::string> seed_inputs() {
 
 namespace {
 
-void render(const ChatTemplate& chat, const Json& messages, bool prompt) {
-  const ChatSettings settings{.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}},
-                              .add_generation_prompt = prompt};
-  const RenderedChat rendered = chat.render(messages, settings);
+void render(const chat::ChatTemplate& chat, const Json& messages, bool prompt) {
+  const chat::ChatSettings settings{.special_tokens = {{"bos_token", "<s>"}, {"eos_token", "</s>"}},
+                                    .add_generation_prompt = prompt};
+  const chat::RenderedChat rendered = chat.render(messages, settings);
   size_t at = 0;
-  for (const RenderedChat::Part& part : rendered.generated) {
+  for (const chat::RenderedChat::Part& part : rendered.generated) {
     if (part.begin < at || part.end < part.begin || part.end > rendered.text.size())
       fail("a generated part is not in the text, or before the one before it");
     at = part.end;
@@ -67,7 +67,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         if (message.kind() != Json::Kind::kObject) return;
       if (messages.kind() != Json::Kind::kArray) return;
     }
-    const ChatTemplate chat(input.substr(0, zero), "input");
+    const chat::ChatTemplate chat(input.substr(0, zero), "input");
     fuzz::render(chat, messages, false);
     fuzz::render(chat, messages, true);
   });

@@ -18,19 +18,20 @@ std::vector<std::string> seed_inputs() {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   if (size == 0) return 0;
-  const CifarLayout layout = data[0] % 2 == 0 ? CifarLayout{1, 0, 10} : CifarLayout{2, 1, 100};
+  const data::CifarLayout layout =
+      data[0] % 2 == 0 ? data::CifarLayout{1, 0, 10} : data::CifarLayout{2, 1, 100};
   // A copy of just that size, so that reads past its end are found.
   const std::vector<std::byte> file(reinterpret_cast<const std::byte*>(data + 1),
                                     reinterpret_cast<const std::byte*>(data + size));
   fuzz::expect_errors_only([&] {
-    const int64_t records = count_cifar_records(file, layout, "input");
+    const int64_t records = data::count_cifar_records(file, layout, "input");
     if (static_cast<size_t>(records) * layout.record_bytes() != file.size())
       fuzz::fail("bytes are left over");
     std::vector<std::byte> pixels(3072);
     for (int64_t i = 0; i < records; ++i) {
-      const int32_t label = cifar_label(file, layout, i);
+      const int32_t label = data::cifar_label(file, layout, i);
       if (label < 0 || label > 255) fuzz::fail("a label is no byte");
-      read_cifar_pixels(file, layout, i, pixels.data());
+      data::read_cifar_pixels(file, layout, i, pixels.data());
     }
   });
   return 0;

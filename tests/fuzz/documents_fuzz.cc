@@ -10,16 +10,16 @@ namespace lockstep::fuzz {
 namespace {
 
 // Every token of a document but its last one is an input once, in a sample that has room for it.
-void check_packing(const DocumentBoundaries& borders,
+void check_packing(const data::DocumentBoundaries& borders,
                    int64_t context,
                    bool several,
                    int64_t epoch) {
-  const Packing packing(borders, context, several, "input");
+  const data::Packing packing(borders, context, several, "input");
   std::vector<int> times(static_cast<size_t>(borders.back()), 0);
   for (int64_t sample = 0; sample < packing.samples(); ++sample) {
     int64_t length = 0;
     for (const int32_t place : packing.slots_of(sample)) {
-      const Piece piece = packing.shuffled(place, 1, epoch);
+      const data::Piece piece = packing.shuffled(place, 1, epoch);
       if (piece.length != packing.stored(place).length) fail("a piece does not fit its place");
       length += piece.length;
       for (int64_t i = 0; i < piece.length; ++i) ++times[static_cast<size_t>(piece.begin + i)];
@@ -53,7 +53,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int64_t context = 1 + data[0], tokens = data[1];
   const auto bytes = std::as_bytes(std::span(data + 2, size - 2));
   fuzz::expect_errors_only([&] {
-    const DocumentBoundaries borders = parse_documents(bytes, tokens, "input");
+    const data::DocumentBoundaries borders = data::parse_documents(bytes, tokens, "input");
     for (const bool several : {false, true}) fuzz::check_packing(borders, context, several, 3);
   });
   return 0;

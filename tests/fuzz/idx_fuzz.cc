@@ -26,9 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));
   fuzz::expect_errors_only([&] {
     std::vector<std::byte> unpacked;
-    if (is_gzip(bytes)) unpacked = gunzip(bytes, "input");
-    const auto content = is_gzip(bytes) ? std::span<const std::byte>(unpacked) : bytes;
-    const IdxArray array = parse_idx(content, 1, 4, "input");
+    if (data::is_gzip(bytes)) unpacked = data::gunzip(bytes, "input");
+    const auto content = data::is_gzip(bytes) ? std::span<const std::byte>(unpacked) : bytes;
+    const data::IdxArray array = data::parse_idx(content, 1, 4, "input");
     size_t elements = 1;
     for (int64_t extent : array.extents) elements *= static_cast<size_t>(extent);
     if (elements != array.values.size()) fuzz::fail("the values do not fill the extents");

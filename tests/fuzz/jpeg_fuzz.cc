@@ -27,17 +27,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const int denominator = 1 << (data[0] % 4);
   const std::vector<std::byte> file(reinterpret_cast<const std::byte*>(data + 1),
                                     reinterpret_cast<const std::byte*>(data + size));
-  static JpegDecoder decoder;  // its state must survive whatever came before
+  static data::JpegDecoder decoder;  // its state must survive whatever came before
   fuzz::expect_errors_only([&] {
-    const ImageSize size_of_file = decoder.open(file);
+    const data::ImageSize size_of_file = decoder.open(file);
     if (int64_t{size_of_file.height} * size_of_file.width > kMaxFuzzedPixels) return;
-    const ImageSize shrunk = JpegDecoder::shrunk(size_of_file, denominator);
-    const ImageRegion all{0, shrunk.height, 0, shrunk.width};
+    const data::ImageSize shrunk = data::JpegDecoder::shrunk(size_of_file, denominator);
+    const data::ImageRegion all{0, shrunk.height, 0, shrunk.width};
     const test::Image whole = test::copy_of(decoder.decode(denominator, all), all);
-    const ImageRegion part{shrunk.height / 3,
-                           shrunk.height / 3 + (shrunk.height + 1) / 2,
-                           shrunk.width / 2,
-                           shrunk.width / 2 + (shrunk.width + 1) / 2};
+    const data::ImageRegion part{shrunk.height / 3,
+                                 shrunk.height / 3 + (shrunk.height + 1) / 2,
+                                 shrunk.width / 2,
+                                 shrunk.width / 2 + (shrunk.width + 1) / 2};
     decoder.open(file);
     if (test::copy_of(decoder.decode(denominator, part), part).pixels !=
         test::part_of(whole, part).pixels)

@@ -20,11 +20,11 @@ std::vector<std::string> seed_inputs() {
 
 namespace {
 
-size_t element_bytes(lockstep::NpyType type) {
+size_t element_bytes(lockstep::data::NpyType type) {
   switch (type) {
-    case lockstep::NpyType::kBool:
-    case lockstep::NpyType::kUint8: return 1;
-    case lockstep::NpyType::kInt64: return 8;
+    case lockstep::data::NpyType::kBool:
+    case lockstep::data::NpyType::kUint8: return 1;
+    case lockstep::data::NpyType::kInt64: return 8;
     default: return 4;
   }
 }
@@ -35,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const auto bytes = std::as_bytes(std::span(data, size));
   fuzz::expect_errors_only([&] {
-    const NpyArray array = parse_npy(bytes, "input");
+    const data::NpyArray array = data::parse_npy(bytes, "input");
     size_t elements = 1;
     for (int64_t extent : array.extents) elements *= static_cast<size_t>(extent);
     if (elements * element_bytes(array.type) != array.values.size())

@@ -48,12 +48,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr int64_t kMaxFuzzedPixels = 1 << 16;
   std::vector<std::byte> file(reinterpret_cast<const std::byte*>(data),
                               reinterpret_cast<const std::byte*>(data) + size);
-  static PngDecoder decoder;
+  static data::PngDecoder decoder;
   for (int mended = 0; mended < 2; ++mended) {
     fuzz::expect_errors_only([&] {
-      const ImageSize claimed = PngDecoder::size_of(file);
+      const data::ImageSize claimed = data::PngDecoder::size_of(file);
       if (int64_t{claimed.height} * claimed.width > kMaxFuzzedPixels) return;
-      const PixelView view = decoder.decode(file);
+      const data::PixelView view = decoder.decode(file);
       if (view.size != claimed) fuzz::fail("another size than the header's");
       test::copy_of(view, {0, claimed.height, 0, claimed.width});
     });

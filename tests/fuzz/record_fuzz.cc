@@ -15,10 +15,10 @@ std::vector<std::string> seed_inputs() {
   const std::string path = (folder.path() / "f").string();
   std::vector<std::string> seeds;
   for (int records = 1; records < 4; ++records) {
-    RecordWriter writer(path);
+    data::RecordWriter writer(path);
     const std::vector<std::byte> pixels(12);
     for (int i = 0; i < records; ++i)
-      writer.add(pixels, i, i % 2 == 0 ? ImageSize{} : ImageSize{2, 2});
+      writer.add(pixels, i, i % 2 == 0 ? data::ImageSize{} : data::ImageSize{2, 2});
     writer.finish(records,
                   records == 2 ? std::vector<std::string>{"a", "b"} : std::vector<std::string>{});
     seeds.push_back(read_file(path, 1 << 20));
@@ -32,7 +32,7 @@ namespace {
 
 // Puts the checksums right, where there is room for them: index and names, then the header.
 void mend(std::vector<std::byte>* file) {
-  using lockstep::checksum_of;
+  using lockstep::data::checksum_of;
   if (file->size() < 128) return;
   uint64_t index = 0;
   std::memcpy(&index, file->data() + 32, 8);
@@ -55,9 +55,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                               reinterpret_cast<const std::byte*>(data) + size);
   for (int mended = 0; mended < 2; ++mended) {
     fuzz::expect_errors_only([&] {
-      const RecordIndex index = parse_record_file(file, "input");
+      const data::RecordIndex index = data::parse_record_file(file, "input");
       if (index.entries.empty()) fuzz::fail("no records");
-      for (const RecordEntry& entry : index.entries) {
+      for (const data::RecordEntry& entry : index.entries) {
         if (entry.offset > file.size() || entry.bytes > file.size() - entry.offset)
           fuzz::fail("a record lies outside the file");
         if (entry.label < 0 || entry.label >= index.classes) fuzz::fail("a label is no class");

@@ -37,9 +37,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
   const auto bytes = std::as_bytes(std::span(data, size));
   try {
-    const SafetensorsHeader header = parse_safetensors_header(bytes, size, "input");
+    const checkpoint::SafetensorsHeader header =
+        checkpoint::parse_safetensors_header(bytes, size, "input");
     uint64_t position = 0;
-    for (const SafetensorsEntry& entry : header.entries) {
+    for (const checkpoint::SafetensorsEntry& entry : header.entries) {
       int64_t elements = 1;
       for (int64_t extent : entry.shape) elements *= extent;
       if (entry.begin != position || entry.end < entry.begin) fuzz::fail("a hole or an overlap");

@@ -43,7 +43,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data + 1), size - 1);
   const std::string_view text = input.substr(0, data[0]);
   fuzz::expect_errors_only([&] {
-    const auto tokenizer = parse_sentencepiece(input.substr(text.size()), "input");
+    const auto tokenizer = tokenizer::parse_sentencepiece(input.substr(text.size()), "input");
     std::vector<uint32_t> ids;
     tokenizer->encoder()->encode(text, true, &ids);
     for (const uint32_t id : ids)

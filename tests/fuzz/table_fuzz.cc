@@ -36,7 +36,7 @@ namespace {
 
 using namespace lockstep;
 
-void check(const Dataset& dataset, int64_t classes) {
+void check(const data::Dataset& dataset, int64_t classes) {
   std::vector<float> x(static_cast<size_t>(dataset.input().shape.elements()));
   for (int64_t i = 0; i < dataset.samples(); ++i) {
     std::byte target[4];
@@ -58,11 +58,12 @@ void check(const Dataset& dataset, int64_t classes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const int options = data[0] % 24;
-  const TableUse use = data[0] / 24 % 2 == 0 ? TableUse::kTraining : TableUse::kInputs;
+  const data::TableUse use =
+      data[0] / 24 % 2 == 0 ? data::TableUse::kTraining : data::TableUse::kInputs;
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t border = std::min(text.find('\x01'), text.size());
-  const TableText train{text.substr(0, border), "train"};
-  const TableText eval{text.substr(std::min(border + 1, text.size())), "eval"};
+  const data::TableText train{text.substr(0, border), "train"};
+  const data::TableText eval{text.substr(std::min(border + 1, text.size())), "eval"};
   DataConfig config;
   config.bad_records = options % 4 < 2 ? BadRecords::kSkip : BadRecords::kReplace;
   config.max_bad_fraction = 1;
@@ -70,11 +71,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   table.header = options % 2 == 0;
   table.target.assign(1, table.header ? 'y' : '1');
   table.eval_fraction = options / 12 != 0 ? 0.3f : 0;
-  ModelTraits model;
+  config::ModelTraits model;
   model.loss = static_cast<Loss>(options / 4 % 3);
   fuzz::expect_errors_only([&] {
-    const OpenedData opened =
-        make_table(train, border < text.size() ? &eval : nullptr, config, table, model, use);
+    const data::OpenedData opened =
+        data::make_table(train, border < text.size() ? &eval : nullptr, config, table, model, use);
     if (opened.train != nullptr) check(*opened.train, opened.summary.classes);
     if (opened.eval != nullptr) check(*opened.eval, opened.summary.classes);
   });

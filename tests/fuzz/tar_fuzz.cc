@@ -32,16 +32,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::fail("a member lies outside the file");
   };
   fuzz::expect_errors_only([&] {
-    TarReader reader(file, "input");
-    TarMember member;
+    data::TarReader reader(file, "input");
+    data::TarMember member;
     while (reader.next(&member)) check(member.data.data(), member.data.size());
   });
   fuzz::expect_errors_only([&] {
-    const auto good = [&](const TarSample& sample) {
+    const auto good = [&](const data::TarSample& sample) {
       check(file.data() + sample.offset, sample.bytes);
-      if (sample.label < 0 || sample.label >= kMaxClasses) fuzz::fail("a class beyond the limit");
+      if (sample.label < 0 || sample.label >= data::kMaxClasses)
+        fuzz::fail("a class beyond the limit");
     };
-    index_tar(file, "input", 0, good, [](const std::string&) {});
+    data::index_tar(file, "input", 0, good, [](const std::string&) {});
   });
   return 0;
 }

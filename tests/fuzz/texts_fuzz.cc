@@ -11,10 +11,10 @@
 namespace lockstep::fuzz {
 namespace {
 
-void read_table(std::string_view text, TextTableKind kind, const char* column, bool quotes) {
-  TextTable table(text, "input", kind, {{"text", column}, {"label", "1"}}, quotes);
+void read_table(std::string_view text, data::TextTableKind kind, const char* column, bool quotes) {
+  data::TextTable table(text, "input", kind, {{"text", column}, {"label", "1"}}, quotes);
   int64_t line = 0;
-  for (TextTableRow row; table.next(&row);) {
+  for (data::TextTableRow row; table.next(&row);) {
     table.parse(&row);
     if (row.line <= line) fail("lines do not ascend");
     line = row.line;
@@ -26,8 +26,8 @@ void read_sentences(std::string_view text, int64_t word, int64_t tag) {
   TaggedTextConfig config;
   config.word = word;
   config.tag = tag;
-  SentenceReader reader(text, config);
-  for (TaggedSentence sentence; reader.next(&sentence);) {
+  data::SentenceReader reader(text, config);
+  for (data::TaggedSentence sentence; reader.next(&sentence);) {
     if (sentence.words.size() != sentence.tags.size()) fail("a word has no tag");
     if (sentence.problem.empty() && sentence.words.empty()) fail("a sentence is empty");
   }
@@ -36,7 +36,7 @@ void read_sentences(std::string_view text, int64_t word, int64_t tag) {
 // A vocabulary, an empty line, a text.
 void encode(std::string_view input) {
   const size_t end = std::min(input.find("\n\n"), input.size());
-  const auto tokenizer = parse_bert_vocabulary(input.substr(0, end), "input");
+  const auto tokenizer = tokenizer::parse_bert_vocabulary(input.substr(0, end), "input");
   std::vector<uint32_t> ids;
   tokenizer->encoder()->encode(input.substr(end), /*with_special=*/true, &ids);
   for (const uint32_t id : ids)
@@ -64,9 +64,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   fuzz::expect_errors_only([&] {
     switch (data[0] % 6) {
-      case 0: return fuzz::read_table(text, TextTableKind::kCsv, "text", true);
-      case 1: return fuzz::read_table(text, TextTableKind::kTsv, "0", false);
-      case 2: return fuzz::read_table(text, TextTableKind::kJsonLines, "text", true);
+      case 0: return fuzz::read_table(text, data::TextTableKind::kCsv, "text", true);
+      case 1: return fuzz::read_table(text, data::TextTableKind::kTsv, "0", false);
+      case 2: return fuzz::read_table(text, data::TextTableKind::kJsonLines, "text", true);
       case 3: return fuzz::read_sentences(text, 0, -1);
       case 4: return fuzz::encode(text);
       default: return fuzz::read_sentences(text, 2, 0);

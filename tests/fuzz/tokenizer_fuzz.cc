@@ -19,7 +19,7 @@ std::string byte_level() {
     if ((c > 0x7E && c < 0xA1) || c == 0xAD) continue;
     vocabulary += vocabulary.empty() ? "\"" : ",\"";
     if (c == '"' || c == '\\') vocabulary += '\\';
-    append_char(&vocabulary, c);
+    tokenizer::append_char(&vocabulary, c);
     vocabulary += "\":" + std::to_string(id++);
   }
   vocabulary += R"(,"he":300,"Ġhe":301)";
@@ -64,7 +64,9 @@ std::vector<std::string> seed_inputs() {
 
 namespace {
 
-void encode_and_decode(const Tokenizer& tokenizer, std::string_view text, bool keeps_bytes) {
+void encode_and_decode(const tokenizer::Tokenizer& tokenizer,
+                       std::string_view text,
+                       bool keeps_bytes) {
   const auto encoder = tokenizer.encoder();
   std::vector<uint32_t> ids, again;
   encoder->encode(text, true, &ids);
@@ -75,7 +77,7 @@ void encode_and_decode(const Tokenizer& tokenizer, std::string_view text, bool k
   const std::string decoded = tokenizer.decode(ids, false);
   if (!keeps_bytes) return;
   std::string mended;
-  append_as_utf8(&mended, text);
+  tokenizer::append_as_utf8(&mended, text);
   if (decoded != mended) fail("a byte-level tokenizer does not give its text back");
 }
 
@@ -84,7 +86,7 @@ void encode_and_decode(const Tokenizer& tokenizer, std::string_view text, bool k
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace lockstep;
-  static const auto byte_level = parse_tokenizer_json(fuzz::byte_level(), "bytes");
+  static const auto byte_level = tokenizer::parse_tokenizer_json(fuzz::byte_level(), "bytes");
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const size_t zero = input.find('\0');
   fuzz::expect_errors_only([&] {
@@ -92,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       fuzz::encode_and_decode(*byte_level, input, true);
       return;
     }
-    const auto tokenizer = parse_tokenizer_json(input.substr(0, zero), "input");
+    const auto tokenizer = tokenizer::parse_tokenizer_json(input.substr(0, zero), "input");
     fuzz::encode_and_decode(*tokenizer, input.substr(zero + 1), false);
   });
   return 0;

@@ -90,17 +90,18 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   constexpr size_t kMaxSpecial = 4096;
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   fuzz::expect_errors_only([&] {
-    const auto tokenizer = input.starts_with('{') ? parse_tokenizer_json(input, "input")
-                                                  : parse_sentencepiece(input, "input");
+    const auto tokenizer = input.starts_with('{') ? tokenizer::parse_tokenizer_json(input, "input")
+                                                  : tokenizer::parse_sentencepiece(input, "input");
     std::vector<uint32_t> ids;
     tokenizer->encoder()->encode(fuzz::text(), /*with_special=*/true, &ids);
-    const size_t max_ids =
-        GrowthLimit::kTimes * fuzz::text().size() + GrowthLimit::kMoreBytes + kMaxSpecial;
+    const size_t max_ids = tokenizer::GrowthLimit::kTimes * fuzz::text().size() +
+                           tokenizer::GrowthLimit::kMoreBytes + kMaxSpecial;
     if (ids.size() > max_ids) fuzz::fail("a text becomes more ids than it may");
     ids.resize(std::min(ids.size(), fuzz::text().size()));
     const std::string decoded = tokenizer->decode(ids, false);
     const size_t max_bytes =
-        GrowthLimit::kTimes * GrowthLimit::kBytesOfId * ids.size() + GrowthLimit::kMoreBytes;
+        tokenizer::GrowthLimit::kTimes * tokenizer::GrowthLimit::kBytesOfId * ids.size() +
+        tokenizer::GrowthLimit::kMoreBytes;
     if (decoded.size() > max_bytes) fuzz::fail("ids become a longer text than they may");
   });
   return 0;

@@ -28,9 +28,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       std::array{Format::kRawUint16, Format::kLlmc, Format::kRawUint32}[data[0] % 3];
   const auto bytes = std::as_bytes(std::span(data + 1, size - 1));
   fuzz::expect_errors_only([&] {
-    const TokenSequence tokens = parse_tokens(bytes, format, "input");
-    const int64_t vocabulary = largest_token(tokens) + int64_t{1};
-    require_vocabulary(tokens, vocabulary, ModelTraits{}, "input");
+    const data::TokenSequence tokens = data::parse_tokens(bytes, format, "input");
+    const int64_t vocabulary = data::largest_token(tokens) + int64_t{1};
+    data::require_vocabulary(tokens, vocabulary, config::ModelTraits{}, "input");
     for (int64_t i = 0; i < tokens.count(); ++i)
       if (tokens[i] < 0 || tokens[i] >= vocabulary) fuzz::fail("a token is above the largest");
   });

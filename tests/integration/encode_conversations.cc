@@ -12,19 +12,19 @@
 #include "runtime/base/json.h"
 #include "runtime/data/text/conversation_tokens.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 Json encode(const std::string& line,
             const ConversationsConfig& config,
-            const ConversationEncoder& encoder,
-            TokenEncoder& ids) {
+            const data::ConversationEncoder& encoder,
+            tokenizer::TokenEncoder& ids) {
   Json result;
   try {
-    Conversation conversation;
-    const std::string problem = read_conversation(line, config, &conversation);
+    data::Conversation conversation;
+    const std::string problem = data::read_conversation(line, config, &conversation);
     if (!problem.empty()) throw DataError("{}", problem);
-    const ConversationTokens tokens = encoder.encode(conversation, ids);
+    const data::ConversationTokens tokens = encoder.encode(conversation, ids);
     Json all = Json::array(), counted = Json::array();
     for (const uint32_t id : tokens.ids) all.push_back(Json(id));
     for (const uint8_t counts : tokens.counted) counted.push_back(Json(static_cast<int>(counts)));
@@ -37,10 +37,10 @@ Json encode(const std::string& line,
 }
 
 void encode_all(int argc, char** argv) {
-  const auto tokenizer = open_tokenizer(argv[1]);
+  const auto tokenizer = tokenizer::open_tokenizer(argv[1]);
   const std::string file = argv[2];
-  const ChatFiles files = read_chat_files(argv[1], file == "-" ? "" : file);
-  const ConversationEncoder encoder(*tokenizer, files, std::string(argv[3]) == "1");
+  const chat::ChatFiles files = chat::read_chat_files(argv[1], file == "-" ? "" : file);
+  const data::ConversationEncoder encoder(*tokenizer, files, std::string(argv[3]) == "1");
   ConversationsConfig config;
   config.texts_as_messages = argc == 5 && std::string(argv[4]) == "1";
   const auto ids = tokenizer->encoder();
@@ -49,7 +49,7 @@ void encode_all(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) {
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    lockstep::encode_all(argc, argv);
+    lockstep::test::encode_all(argc, argv);
     return std::fflush(stdout) == 0 ? 0 : 1;
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());

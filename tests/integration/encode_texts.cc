@@ -16,7 +16,7 @@
 #include "runtime/data/text/text_samples.h"
 #include "runtime/data/text/text_store.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 std::vector<std::string_view> read_texts(std::string_view bytes) {
@@ -33,15 +33,15 @@ std::vector<std::string_view> read_texts(std::string_view bytes) {
 int run(char** argv) {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), {});
   const std::vector<std::string_view> texts = read_texts(input);
-  const auto tokenizer = open_tokenizer(argv[1]);
-  ModelTraits model;
+  const auto tokenizer = tokenizer::open_tokenizer(argv[1]);
+  config::ModelTraits model;
   model.context = std::atoi(argv[2]);
   model.segments = 8;
   const bool pairs = std::atoi(argv[3]) != 0;
-  const TextForm form(*tokenizer, pairs, model, "tokenizer");
-  TextStore store(form.parts(), tokenizer->id_limit());
+  const data::TextForm form(*tokenizer, pairs, model, "tokenizer");
+  data::TextStore store(form.parts(), tokenizer->id_limit());
   const auto encoder = tokenizer->encoder();
-  EncodedText encoded;
+  data::EncodedText encoded;
   for (size_t i = 0; i < texts.size(); i += pairs ? 2 : 1) {
     std::vector<uint32_t> first, second;
     encoder->encode(texts[i], /*with_special=*/false, &first);
@@ -49,19 +49,19 @@ int run(char** argv) {
     form.assemble(first, second, &encoded);
     store.add(encoded);
   }
-  std::vector<int32_t> rows(static_cast<size_t>(kTextRows * model.context));
+  std::vector<int32_t> rows(static_cast<size_t>(data::kTextRows * model.context));
   for (int64_t i = 0; i < store.count(); ++i) {
     store.read(i, model.context, rows.data());
     const auto length = static_cast<uint32_t>(store.length(i));
     std::fwrite(&length, sizeof(length), 1, stdout);
     std::fwrite(rows.data(), sizeof(int32_t), length, stdout);
-    std::fwrite(rows.data() + kSegmentRow * model.context, sizeof(int32_t), length, stdout);
+    std::fwrite(rows.data() + data::kSegmentRow * model.context, sizeof(int32_t), length, stdout);
   }
   return std::fflush(stdout) == 0 ? 0 : 1;
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   if (argc < 4) {
@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return lockstep::run(argv);
+    return lockstep::test::run(argv);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

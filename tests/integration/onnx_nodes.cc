@@ -127,7 +127,7 @@ std::string run_with(const Case& c, const std::vector<bool>& learns) {
     const Network network = bind(file, classes, {});
     for (size_t k = 0; k < c.outputs.size(); ++k) {
       const std::vector<float> got =
-          testing::LoweredNetwork(network, k, Purpose::kInference).output();
+          testing::LoweredNetwork(network, k, graph::Purpose::kInference).output();
       const std::vector<double> wanted = c.outputs[k].as_double();
       if (got.size() != wanted.size())
         return fmt::format("wrong extent {} for {}", got.size(), wanted.size());

@@ -13,20 +13,20 @@
 #include "runtime/base/json.h"
 #include "runtime/chat/chat_template.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 Json render(const Json& given) {
   Json result;
   try {
-    const ChatTemplate chat(given["template"].get<std::string>(), "template");
-    ChatSettings settings;
+    const chat::ChatTemplate chat(given["template"].get<std::string>(), "template");
+    chat::ChatSettings settings;
     const Json& tokens = given["tokens"];
     for (const std::string& name : tokens.names())
       settings.special_tokens.emplace_back(name, tokens[name].get<std::string>());
     if (!given["tools"].is_null()) settings.tools = &given["tools"];
     settings.add_generation_prompt = given["add_generation_prompt"].get<bool>();
-    const RenderedChat rendered = chat.render(given["messages"], settings);
+    const chat::RenderedChat rendered = chat.render(given["messages"], settings);
     result["text"] = rendered.text;
     Json parts = Json::array();
     for (const auto& part : rendered.generated)
@@ -40,10 +40,10 @@ Json render(const Json& given) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main() {
   for (std::string line; std::getline(std::cin, line);)
-    std::printf("%s\n", lockstep::render(lockstep::Json::parse(line)).dump().c_str());
+    std::printf("%s\n", lockstep::test::render(lockstep::Json::parse(line)).dump().c_str());
   return std::fflush(stdout) == 0 ? 0 : 1;
 }

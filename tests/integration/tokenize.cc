@@ -19,7 +19,7 @@
 #include "runtime/base/error.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 void append_u32(std::string* out, uint32_t value) {
@@ -38,7 +38,7 @@ std::vector<std::string_view> read_texts(std::string_view bytes) {
 }
 
 // Thread t has each text whose number leaves t over, and an encoder of its own.
-void encode_share(const Tokenizer& tokenizer,
+void encode_share(const tokenizer::Tokenizer& tokenizer,
                   const std::vector<std::string_view>& texts,
                   size_t first,
                   size_t step,
@@ -59,7 +59,7 @@ void encode_share(const Tokenizer& tokenizer,
   }
 }
 
-void time_all(const Tokenizer& tokenizer, const std::vector<std::string_view>& texts) {
+void time_all(const tokenizer::Tokenizer& tokenizer, const std::vector<std::string_view>& texts) {
   const auto start = std::chrono::steady_clock::now();
   const auto encoder = tokenizer.encoder();
   std::vector<uint32_t> ids;
@@ -76,7 +76,7 @@ void time_all(const Tokenizer& tokenizer, const std::vector<std::string_view>& t
 int run(int argc, char** argv) {
   const std::string input((std::istreambuf_iterator<char>(std::cin)), {});
   const std::vector<std::string_view> texts = read_texts(input);
-  const auto tokenizer = open_tokenizer(argv[1]);
+  const auto tokenizer = tokenizer::open_tokenizer(argv[1]);
   if (std::string_view(argv[2]) == "time") {
     time_all(*tokenizer, texts);
     return 0;
@@ -95,7 +95,7 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   if (argc < 3) {
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return lockstep::run(argc, argv);
+    return lockstep::test::run(argc, argv);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

@@ -14,7 +14,9 @@
 namespace lockstep::cpu {
 namespace {
 
-std::vector<float> forward_bf16x3(const Conv2dShape& s, ConvInputs& in, const Epilogue& epilogue) {
+std::vector<float> forward_bf16x3(const graph::Conv2dShape& s,
+                                  ConvInputs& in,
+                                  const Epilogue& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(bf16x3::conv2d_forward_workspace_bytes(s, compute_threads()));
@@ -32,16 +34,16 @@ TEST(Conv2dBf16x3, TakesWhatFillsTiles) {
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 64, 64, 3, 1, 1)));
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 40, 64, 3, 1, 1)));
   EXPECT_FALSE(bf16x3::supports(square(1, 8, 64, 64, 3, 1, 1, 1, 64)));
-  for (const Conv2dShape& s : test::bf16x3_conv2d_shapes())
+  for (const graph::Conv2dShape& s : test::bf16x3_conv2d_shapes())
     EXPECT_TRUE(bf16x3::supports(s)) << describe(s);
 }
 
 TEST(Conv2dBf16x3, AnImageDoesNotDependOnTheOthers) {
-  for (Conv2dShape s : test::bf16x3_conv2d_shapes()) {
+  for (graph::Conv2dShape s : test::bf16x3_conv2d_shapes()) {
     s.batch = 3;
     ConvInputs in(s);
     const std::vector<float> all = forward_bf16x3(s, in, {});
-    Conv2dShape alone = s;
+    graph::Conv2dShape alone = s;
     alone.batch = 1;
     ConvInputs last(alone);
     std::copy(in.x.end() - last.x.size(), in.x.end(), last.x.begin());

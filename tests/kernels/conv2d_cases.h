@@ -17,7 +17,7 @@ using test::Guarded;
 using test::square;
 
 struct ConvInputs {
-  explicit ConvInputs(const Conv2dShape& s)
+  explicit ConvInputs(const graph::Conv2dShape& s)
       : x(s.batch * s.height * s.width * s.channels, 1),
         w(s.outputs * s.kernel_h * s.kernel_w * s.group_channels(), 2),
         bias(s.outputs, 3),
@@ -30,7 +30,9 @@ struct ConvInputs {
   Guarded<float> x, w, bias, d_y;
 };
 
-inline std::vector<float> forward(const Conv2dShape& s, ConvInputs& in, const Epilogue& epilogue) {
+inline std::vector<float> forward(const graph::Conv2dShape& s,
+                                  ConvInputs& in,
+                                  const Epilogue& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(conv2d_forward_workspace_bytes(s, compute_threads()));

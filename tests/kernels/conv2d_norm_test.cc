@@ -14,7 +14,7 @@ namespace {
 
 // A batch norm and a shortcut behind a convolution.
 struct Norm {
-  explicit Norm(const Conv2dShape& s)
+  explicit Norm(const graph::Conv2dShape& s)
       : channels(s.outputs),
         rows(s.out_pixels()),
         gamma(channels, 1),
@@ -41,7 +41,7 @@ struct Norm {
   // As an op of its own.
   std::vector<float> forward(std::vector<float> x, bool with_delta, bool relu) {
     Guarded<std::byte> workspace(static_cast<int64_t>(BatchNormWorkspace::bytes(rows, channels)));
-    BatchNormForward<float> op{};
+    graph::BatchNormForward<float> op{};
     op.rows = rows;
     op.channels = channels;
     op.epsilon = kEpsilon;
@@ -63,7 +63,7 @@ struct Norm {
 };
 
 TEST(Conv2d, NormAndShortcutHaveTheBitsOfOpsOfTheirOwn) {
-  for (const Conv2dShape& s : conv2d_shapes()) {
+  for (const graph::Conv2dShape& s : conv2d_shapes()) {
     ConvInputs in(s);
     Norm norm(s);
     for (const auto& [with_bias, with_delta, relu] :

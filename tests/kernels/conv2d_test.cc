@@ -21,19 +21,19 @@ namespace lockstep::cpu {
 namespace {
 
 TEST(Conv2d, OutExtent) {
-  EXPECT_EQ(window_count(32, 3, 1, 1, 1), 32);
-  EXPECT_EQ(window_count(224, 7, 2, 3, 1), 112);
-  EXPECT_EQ(window_count(7, 3, 2, 0, 2), 2);
-  EXPECT_EQ(window_count(2, 3, 1, 0, 1), 0);
-  EXPECT_EQ(window_count(2, 4, 3, 0, 1), 0);
+  EXPECT_EQ(graph::window_count(32, 3, 1, 1, 1), 32);
+  EXPECT_EQ(graph::window_count(224, 7, 2, 3, 1), 112);
+  EXPECT_EQ(graph::window_count(7, 3, 2, 0, 2), 2);
+  EXPECT_EQ(graph::window_count(2, 3, 1, 0, 1), 0);
+  EXPECT_EQ(graph::window_count(2, 4, 3, 0, 1), 0);
 }
 
 TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
-  for (Conv2dShape s : conv2d_shapes()) {
+  for (graph::Conv2dShape s : conv2d_shapes()) {
     s.batch = 3;
     ConvInputs in(s);
     const std::vector<float> all = forward(s, in, {.bias = in.bias.data()});
-    Conv2dShape alone = s;
+    graph::Conv2dShape alone = s;
     alone.batch = 1;
     ConvInputs last(alone);
     std::copy(in.x.end() - last.x.size(), in.x.end(), last.x.begin());
@@ -44,7 +44,7 @@ TEST(Conv2d, AnImageDoesNotDependOnTheOthers) {
 
 // One chain of fused multiply-adds per output, in T.
 template <typename T>
-std::vector<T> forward_chains(const Conv2dShape& s, const ConvInputs& in) {
+std::vector<T> forward_chains(const graph::Conv2dShape& s, const ConvInputs& in) {
   std::vector<T> y(in.d_y.size());
   test::for_each_product(s, [&](int64_t to, int64_t pixel, int64_t weight) {
     y[to] = std::fma(T{in.x[pixel]}, T{in.w[weight]}, y[to]);
@@ -58,12 +58,12 @@ struct Gradients {
   std::vector<T> d_x, d_w;
 };
 
-Gradients<float> backward(const Conv2dShape& s, ConvInputs& in) {
+Gradients<float> backward(const graph::Conv2dShape& s, ConvInputs& in) {
   Guarded<float> d_x(in.x.size(), 1), d_w(in.w.size(), 2);
   // What is overwritten must not matter, not even when it is NaN.
   for (auto* output : {&d_x, &d_w}) std::fill(output->begin(), output->end(), NAN);
   Guarded<std::byte> workspace(conv2d_workspace_bytes(s, compute_threads()));
-  Conv2dBackward<float> op{};
+  graph::Conv2dBackward<float> op{};
   op.shape = s;
   op.d_y = in.d_y.data();
   op.x = in.x.data();
@@ -79,7 +79,7 @@ Gradients<float> backward(const Conv2dShape& s, ConvInputs& in) {
 // The same for the gradients: over the taps and the outputs of each, over the pixels of the
 // outputs.
 template <typename T>
-Gradients<T> backward_chains(const Conv2dShape& s, const ConvInputs& in) {
+Gradients<T> backward_chains(const graph::Conv2dShape& s, const ConvInputs& in) {
   Gradients<T> result{std::vector<T>(in.x.size()), std::vector<T>(in.w.size())};
   struct Product {
     int64_t weight, from;
@@ -103,7 +103,7 @@ Gradients<T> backward_chains(const Conv2dShape& s, const ConvInputs& in) {
 
 TEST(Conv2d, DirectConvolutionsAreChainsOfFusedMultiplyAdds) {
   if (!test::cpu_has(HWY_AVX2)) GTEST_SKIP() << "this CPU has no fused multiply-add";
-  for (const Conv2dShape& s : conv2d_shapes()) {
+  for (const graph::Conv2dShape& s : conv2d_shapes()) {
     if (uses_winograd(s)) continue;
     ConvInputs in(s);
     const std::vector<float> y = forward_chains<float>(s, in);
@@ -132,9 +132,9 @@ TEST(Conv2d, WinogradIsAccurate) {
   LOCKSTEP_SKIP_WITH_SANITIZERS();
   // Its transforms add up a few numbers of about the results' size, so that its typical error is
   // that of a direct convolution, within a small factor.
-  for (const Conv2dShape& s : {square(2, 12, 32, 32, 3, 1, 1),
-                               square(2, 16, 64, 64, 3, 1, 1),
-                               square(4, 7, 256, 64, 3, 1, 1)}) {
+  for (const graph::Conv2dShape& s : {square(2, 12, 32, 32, 3, 1, 1),
+                                      square(2, 16, 64, 64, 3, 1, 1),
+                                      square(4, 7, 256, 64, 3, 1, 1)}) {
     ASSERT_TRUE(uses_winograd(s));
     ConvInputs in(s);
     const std::vector<double> expected_y = forward_chains<double>(s, in);

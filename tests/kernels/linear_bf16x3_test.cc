@@ -12,7 +12,7 @@ namespace {
 
 using test::Guarded;
 
-std::vector<float> forward(const LinearShape& s, const float* x, const float* w) {
+std::vector<float> forward(const graph::LinearShape& s, const float* x, const float* w) {
   Guarded<float> y(s.rows * s.outputs);
   Guarded<unsigned char> workspace(bf16x3::linear_workspace_bytes(s, compute_threads()));
   bf16x3::linear_forward({.shape = s,
@@ -26,7 +26,7 @@ std::vector<float> forward(const LinearShape& s, const float* x, const float* w)
 }
 
 TEST(LinearBf16x3, ARowDoesNotDependOnTheOthers) {
-  const LinearShape s{40, 70, 50};
+  const graph::LinearShape s{40, 70, 50};
   Guarded<float> x(s.rows * s.inputs), w(s.outputs * s.inputs);
   test::fill_uniform(x, -1, 1, 11);
   test::fill_uniform(w, -1, 1, 12);

@@ -10,15 +10,13 @@
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
 
 TEST(MomentRounding, GoesToEitherNeighbour) {
   for (const float x : {1.0001f, -3.14159f, 1e-30f, 7e37f, 2e-40f}) {
-    const float below = to_float(round_at_random(x, 0)),
-                above = to_float(round_at_random(x, 0xffff));
+    const float below = to_float(exec::round_at_random(x, 0)),
+                above = to_float(exec::round_at_random(x, 0xffff));
     EXPECT_LE(std::abs(below), std::abs(x));
     EXPECT_GT(std::abs(above), std::abs(x));
     EXPECT_EQ(std::bit_cast<uint32_t>(above) - std::bit_cast<uint32_t>(below), 0x10000u);
@@ -33,11 +31,11 @@ TEST(MomentRounding, LeavesWhatNeedsNone) {
                         std::numeric_limits<float>::infinity(),
                         -std::numeric_limits<float>::infinity()}) {
     for (const uint32_t random : {0u, 1u, 0xffffu})
-      EXPECT_EQ(std::bit_cast<uint32_t>(to_float(round_at_random(x, random))),
+      EXPECT_EQ(std::bit_cast<uint32_t>(to_float(exec::round_at_random(x, random))),
                 std::bit_cast<uint32_t>(x));
   }
   for (const uint32_t bits : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffffffffu})
-    EXPECT_TRUE(std::isnan(to_float(round_at_random(std::bit_cast<float>(bits), 0xffff))));
+    EXPECT_TRUE(std::isnan(to_float(exec::round_at_random(std::bit_cast<float>(bits), 0xffff))));
 }
 
 // Of many elements of many steps the mean is right within five times what chance moves it by.
@@ -45,9 +43,10 @@ TEST(MomentRounding, IsRightOnAverage) {
   const float x = 1 + 0x1p-9f;  // a quarter of the way to the next bfloat16
   int64_t up = 0, count = 0;
   for (uint32_t step = 0; step < 50; ++step) {
-    const RoundingKey key = rounding_key({3, step}, 7);
+    const exec::RoundingKey key = exec::rounding_key({3, step}, 7);
     for (uint32_t element = 0; element < 2000; ++element, ++count)
-      up += to_float(round_at_random(x, rounding_bits(key, element) & 0xffff)) > x ? 1 : 0;
+      up += to_float(exec::round_at_random(x, exec::rounding_bits(key, element) & 0xffff)) > x ? 1
+                                                                                               : 0;
   }
   const auto n = static_cast<double>(count);
   EXPECT_NEAR(static_cast<double>(up) / n, 0.25, 5 * std::sqrt(0.25 * 0.75 / n));
@@ -65,20 +64,22 @@ double correlation(const std::function<uint32_t(uint32_t)>& a,
 }
 
 TEST(MomentRounding, DrawsAreIndependent) {
-  const auto low = [](const RoundingKey& key) {
-    return [key](uint32_t i) { return rounding_bits(key, i) & 0xffffu; };
+  const auto low = [](const exec::RoundingKey& key) {
+    return [key](uint32_t i) { return exec::rounding_bits(key, i) & 0xffffu; };
   };
-  const RoundingKey key = rounding_key({1, 5}, 2);
+  const exec::RoundingKey key = exec::rounding_key({1, 5}, 2);
   const double chance = 5 / std::sqrt(20000.0);
-  EXPECT_NEAR(correlation(low(key), low(rounding_key({1, 6}, 2))), 0, chance) << "steps";
-  EXPECT_NEAR(correlation(low(key), low(rounding_key({1, 5}, 3))), 0, chance) << "parameters";
-  EXPECT_NEAR(correlation(low(key), low(rounding_key({2, 5}, 2))), 0, chance) << "seeds";
-  EXPECT_NEAR(
-      correlation(low(key), [&](uint32_t i) { return rounding_bits(key, i) >> 16; }), 0, chance)
+  EXPECT_NEAR(correlation(low(key), low(exec::rounding_key({1, 6}, 2))), 0, chance) << "steps";
+  EXPECT_NEAR(correlation(low(key), low(exec::rounding_key({1, 5}, 3))), 0, chance) << "parameters";
+  EXPECT_NEAR(correlation(low(key), low(exec::rounding_key({2, 5}, 2))), 0, chance) << "seeds";
+  EXPECT_NEAR(correlation(low(key), [&](uint32_t i) { return exec::rounding_bits(key, i) >> 16; }),
+              0,
+              chance)
       << "moments";
   for (const uint32_t far : {1u, 2u, 16u, 64u})
     EXPECT_NEAR(
-        correlation(low(key), [&](uint32_t i) { return rounding_bits(key, i + far) & 0xffffu; }),
+        correlation(low(key),
+                    [&](uint32_t i) { return exec::rounding_bits(key, i + far) & 0xffffu; }),
         0,
         chance)
         << "elements " << far << " apart";
@@ -93,7 +94,7 @@ struct Arrays {
       v[i] = round_to<BFloat16>(g[i] * g[i]);
     }
   }
-  OptimizerSlice slice(const MomentRounding& rounding, int64_t begin, int64_t end) {
+  exec::OptimizerSlice slice(const exec::MomentRounding& rounding, int64_t begin, int64_t end) {
     return {.elements = end - begin,
             .parameters = p.data() + begin,
             .gradients = g.data() + begin,
@@ -117,27 +118,28 @@ void expect_same(const Arrays& a, const Arrays& b, const std::string& what) {
 }
 
 TEST(MomentRounding, UpdatesHaveTheBitsOfTheScalarFunctions) {
-  const MomentRounding rounding = {99, 12};
-  const AdamwUpdate adamw =
-      AdamwUpdate::make(test::AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
-  const LionUpdate lion = LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, {.lr = 0.01});
+  const exec::MomentRounding rounding = {99, 12};
+  const exec::AdamwUpdate adamw =
+      exec::AdamwUpdate::make(AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
+  const exec::LionUpdate lion = exec::LionUpdate::make(LionFields{0.9, 0.99, 0.1}, {.lr = 0.01});
   test::for_each_target([&](const std::string& target) {
     for (const int64_t n : {1, 15, 17, 1003, 5000}) {
       for (const bool two : {true, false}) {
         Arrays vectors(n), scalars(n);
-        const RoundingKey key = rounding_key(rounding, 4);
+        const exec::RoundingKey key = exec::rounding_key(rounding, 4);
         for (int64_t i = 0; i < n; ++i) {
-          const uint32_t drawn = rounding_bits(key, static_cast<uint32_t>(100 + i));
+          const uint32_t drawn = exec::rounding_bits(key, static_cast<uint32_t>(100 + i));
           float m = to_float(scalars.m[i]), v = to_float(scalars.v[i]);
           if (two) {
             adamw(scalars.g[i], scalars.p[i], m, v);
-            scalars.v[i] = round_at_random(v, drawn >> 16);
+            scalars.v[i] = exec::round_at_random(v, drawn >> 16);
           } else {
             lion(scalars.g[i], scalars.p[i], m);
           }
-          scalars.m[i] = round_at_random(m, drawn & 0xffff);
+          scalars.m[i] = exec::round_at_random(m, drawn & 0xffff);
         }
-        const OptimizerUpdate update = two ? OptimizerUpdate(adamw) : OptimizerUpdate(lion);
+        const exec::OptimizerUpdate update =
+            two ? exec::OptimizerUpdate(adamw) : exec::OptimizerUpdate(lion);
         cpu::optimizer_update(update, vectors.slice(rounding, 0, n));
         expect_same(vectors, scalars, target);
       }
@@ -146,9 +148,9 @@ TEST(MomentRounding, UpdatesHaveTheBitsOfTheScalarFunctions) {
 }
 
 TEST(MomentRounding, SameBitsWhereverASliceIsCut) {
-  const MomentRounding rounding = {99, 12};
-  const OptimizerUpdate adamw =
-      AdamwUpdate::make(test::AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
+  const exec::MomentRounding rounding = {99, 12};
+  const exec::OptimizerUpdate adamw =
+      exec::AdamwUpdate::make(AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
   const int64_t n = 4000;
   Arrays whole(n), cut(n);
   cpu::optimizer_update(adamw, whole.slice(rounding, 0, n));
@@ -159,17 +161,17 @@ TEST(MomentRounding, SameBitsWhereverASliceIsCut) {
 
 // The sums of bits that a guard compares are those of what is stored.
 TEST(MomentRounding, SumsAreOfTheStoredBits) {
-  const MomentRounding rounding = {99, 12};
-  const OptimizerUpdate adamw =
-      AdamwUpdate::make(test::AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
+  const exec::MomentRounding rounding = {99, 12};
+  const exec::OptimizerUpdate adamw =
+      exec::AdamwUpdate::make(AdamFields{0.9, 0.95, 1e-8, 0.1}, {.lr = 0.01, .number = 12});
   Arrays arrays(3000);
   const auto sum = [](const Guarded<BFloat16>& x) {
     uint32_t bits = 0;
     for (const BFloat16& value : x) bits += value.bits;
     return bits;
   };
-  SliceChecksums checksums;
-  OptimizerSlice slice = arrays.slice(rounding, 0, 3000);
+  exec::SliceChecksums checksums;
+  exec::OptimizerSlice slice = arrays.slice(rounding, 0, 3000);
   slice.checksums = &checksums;
   const uint32_t m = sum(arrays.m), v = sum(arrays.v);
   cpu::optimizer_update(adamw, slice);
@@ -180,4 +182,4 @@ TEST(MomentRounding, SumsAreOfTheStoredBits) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -7,12 +7,10 @@
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/newton_schulz.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
-using test::Guarded;
-
-std::vector<float> orthogonal(const std::vector<float>& from, const NewtonSchulz& shape) {
+std::vector<float> orthogonal(const std::vector<float>& from, const exec::NewtonSchulz& shape) {
   const auto backend = cpu::make_backend();
   Guarded<float> matrix(shape.elements());
   matrix.assign(from);
@@ -22,7 +20,7 @@ std::vector<float> orthogonal(const std::vector<float>& from, const NewtonSchulz
   return matrix.copy();
 }
 
-std::vector<float> random_matrix(const NewtonSchulz& shape) {
+std::vector<float> random_matrix(const exec::NewtonSchulz& shape) {
   std::vector<float> values(static_cast<size_t>(shape.elements()));
   test::fill_uniform(values, -1, 1, static_cast<uint64_t>(shape.rows * 1000 + shape.columns));
   return values;
@@ -32,7 +30,7 @@ TEST(NewtonSchulz, FollowsTheFormula) {
   test::for_each_target([&](const std::string& target) {
     for (const auto& [rows, columns] : {std::pair(2, 2), {3, 50}, {50, 3}, {33, 33}, {40, 17}}) {
       for (const int iterations : {1, 2, 5}) {
-        const NewtonSchulz shape = {rows, columns, iterations, 0.75f};
+        const exec::NewtonSchulz shape = {rows, columns, iterations, 0.75f};
         const std::vector<float> from = random_matrix(shape);
         test::expect_close(
             orthogonal(from, shape),
@@ -46,7 +44,7 @@ TEST(NewtonSchulz, FollowsTheFormula) {
 
 // All singular values come close to 1: the polynomial's fixed interval is about 0.7 to 1.2.
 TEST(NewtonSchulz, RowsBecomeNearlyOrthonormal) {
-  const NewtonSchulz shape = {16, 300, 5, 1};
+  const exec::NewtonSchulz shape = {16, 300, 5, 1};
   const std::vector<float> result = orthogonal(random_matrix(shape), shape);
   for (int64_t a = 0; a < shape.rows; ++a) {
     for (int64_t b = 0; b < shape.rows; ++b) {
@@ -61,23 +59,23 @@ TEST(NewtonSchulz, RowsBecomeNearlyOrthonormal) {
 
 // What the matrix is multiplied with does not matter, powers of two not for a bit.
 TEST(NewtonSchulz, SizeDoesNotMatter) {
-  const NewtonSchulz shape = {9, 30, 5, 1};
+  const exec::NewtonSchulz shape = {9, 30, 5, 1};
   std::vector<float> small = random_matrix(shape), large = small;
   for (float& value : large) value *= 1024;
   test::expect_same_bits(orthogonal(small, shape), orthogonal(large, shape), "1024 times as large");
 }
 
 TEST(NewtonSchulz, ZerosStayZeros) {
-  const NewtonSchulz shape = {4, 6, 5, 1};
+  const exec::NewtonSchulz shape = {4, 6, 5, 1};
   const std::vector<float> zeros(24, 0.0f);
   EXPECT_EQ(orthogonal(zeros, shape), zeros);
 }
 
 TEST(NewtonSchulz, SameBitsOnAnyThreads) {
-  const NewtonSchulz shape = {150, 260, 3, 1};
+  const exec::NewtonSchulz shape = {150, 260, 3, 1};
   const std::vector<float> from = random_matrix(shape);
   test::expect_reproducible<float>([&] { return orthogonal(from, shape); }, "newton_schulz");
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

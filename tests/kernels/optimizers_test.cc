@@ -11,11 +11,8 @@
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
-using test::kEps;
 
 struct Sgd {
   float momentum;
@@ -31,9 +28,11 @@ struct Adam {
 };
 constexpr Adam kAdams[] = {{0, false}, {0.1f, false}, {0.1f, true}};
 
-OptimizerUpdate make_adam(bool decoupled, const test::AdamFields& fields, const UpdateStep& step) {
-  if (decoupled) return AdamwUpdate::make(fields, step);
-  return AdamUpdate::make(fields, step);
+exec::OptimizerUpdate make_adam(bool decoupled,
+                                const AdamFields& fields,
+                                const exec::UpdateStep& step) {
+  if (decoupled) return exec::AdamwUpdate::make(fields, step);
+  return exec::AdamUpdate::make(fields, step);
 }
 
 TEST(OptimizersTest, SgdFollowsTheReference) {
@@ -42,19 +41,20 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
     std::vector<float> p(n), m(n), g(n);
     test::fill_uniform(p, -1, 1, 1);
     std::vector<double> p64 = test::to_double(p), m64(n);
-    std::vector<test::SgdReference> references(n,
-                                               {.lr = 0.1f,
-                                                .momentum = kind.momentum,
-                                                .weight_decay = kind.weight_decay,
-                                                .grad_scale = 0.5,
-                                                .nesterov = kind.nesterov});
+    std::vector<SgdReference> references(n,
+                                         {.lr = 0.1f,
+                                          .momentum = kind.momentum,
+                                          .weight_decay = kind.weight_decay,
+                                          .grad_scale = 0.5,
+                                          .nesterov = kind.nesterov});
     for (int64_t t = 0; t < steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
-      cpu::optimizer_update(SgdUpdate{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
-                            {.elements = n,
-                             .parameters = p.data(),
-                             .gradients = g.data(),
-                             .first_moment = kind.momentum == 0 ? nullptr : m.data()});
+      cpu::optimizer_update(
+          exec::SgdUpdate{0.1f, kind.momentum, kind.weight_decay, 0.5f, kind.nesterov},
+          {.elements = n,
+           .parameters = p.data(),
+           .gradients = g.data(),
+           .first_moment = kind.momentum == 0 ? nullptr : m.data()});
       for (int64_t i = 0; i < n; ++i) references[i].step(g[i], p64[i], m64[i]);
     }
     // Each step rounds p (below 4) and a moment (below 5) a few times by half an ulp; errors of the
@@ -66,7 +66,7 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
 
 TEST(OptimizersTest, MovingAverageByHand) {
   std::vector<float> p = {1, -2, 4}, sums = {8, 8, 0};  // of 4 lanes
-  cpu::optimizer_update(MovingAverage{0.75f, 0.25f / 4},
+  cpu::optimizer_update(exec::MovingAverage{0.75f, 0.25f / 4},
                         {.elements = 3, .parameters = p.data(), .gradients = sums.data()});
   EXPECT_EQ(p, (std::vector<float>{1.25f, -1, 3}));
 }
@@ -80,19 +80,19 @@ uint32_t bit_checksum(const std::vector<float>& x) {
 // Catches: sums of other bits than those that an update reads and writes, and updates that differ
 // where they are summed.
 TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
-  const UpdateStep step = {.lr = 0.01, .gradient_scale = 0.5, .number = 3};
-  const test::AdamFields fields = {0.9, 0.999, 1e-8, 0.1};
-  const OptimizerUpdate updates[] = {AdamwUpdate::make(fields, step),
-                                     LambDirection::make(fields, step),
-                                     SgdUpdate{0.1f, 0.9f, 0.1f, 0.5f, true},
-                                     MovingAverage{0.75f, 0.25f},
-                                     Exchange()};
+  const exec::UpdateStep step = {.lr = 0.01, .gradient_scale = 0.5, .number = 3};
+  const AdamFields fields = {0.9, 0.999, 1e-8, 0.1};
+  const exec::OptimizerUpdate updates[] = {exec::AdamwUpdate::make(fields, step),
+                                           exec::LambDirection::make(fields, step),
+                                           exec::SgdUpdate{0.1f, 0.9f, 0.1f, 0.5f, true},
+                                           exec::MovingAverage{0.75f, 0.25f},
+                                           exec::Exchange()};
   test::for_each_target([&](const std::string& target) {
-    for (const OptimizerUpdate& update : updates) {
+    for (const exec::OptimizerUpdate& update : updates) {
       for (int64_t n : {1, 255, 1025, 40007}) {
-        const bool two =
-            std::visit([](auto& u) { return kTakesTwoMoments<std::decay_t<decltype(u)>>; }, update);
-        const bool one = std::holds_alternative<SgdUpdate>(update);
+        const bool two = std::visit(
+            [](auto& u) { return exec::kTakesTwoMoments<std::decay_t<decltype(u)>>; }, update);
+        const bool one = std::holds_alternative<exec::SgdUpdate>(update);
         struct Arrays {
           std::vector<float> g, p, m, v;
         } plain;
@@ -103,19 +103,19 @@ TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
         const Arrays before = plain;
         Arrays summed = plain;
         const auto slice = [&](Arrays& arrays) {
-          return OptimizerSlice{.elements = n,
-                                .parameters = arrays.p.data(),
-                                .gradients = arrays.g.data(),
-                                .first_moment = one || two ? arrays.m.data() : nullptr,
-                                .second_moment = two ? arrays.v.data() : nullptr};
+          return exec::OptimizerSlice{.elements = n,
+                                      .parameters = arrays.p.data(),
+                                      .gradients = arrays.g.data(),
+                                      .first_moment = one || two ? arrays.m.data() : nullptr,
+                                      .second_moment = two ? arrays.v.data() : nullptr};
         };
-        SliceChecksums checksums = {.gradients = {7, 7},
-                                    .parameters = {7, 7}};  // of an update before
-        OptimizerSlice observed = slice(summed);
+        exec::SliceChecksums checksums = {.gradients = {7, 7},
+                                          .parameters = {7, 7}};  // of an update before
+        exec::OptimizerSlice observed = slice(summed);
         observed.checksums = &checksums;
         cpu::optimizer_update(update, slice(plain));
         cpu::optimizer_update(update, observed);
-        const auto expect = [&](const ArrayChecksums& found,
+        const auto expect = [&](const exec::ArrayChecksums& found,
                                 const std::vector<float> Arrays::*array,
                                 const char* name) {
           const std::string what = fmt::format("{} {} n={} of {}", target, name, n, update.index());
@@ -140,7 +140,8 @@ TEST(OptimizersTest, ExchangesEveryElement) {
   p[5] = -0.0f;
   g[n - 1] = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> ps = p.copy(), gs = g.copy();
-  cpu::optimizer_update(Exchange(), {.elements = n, .parameters = p.data(), .gradients = g.data()});
+  cpu::optimizer_update(exec::Exchange(),
+                        {.elements = n, .parameters = p.data(), .gradients = g.data()});
   test::expect_same_bits(ps, g, "what the parameters were");
   test::expect_same_bits(gs, p, "what the others were");
 }
@@ -151,13 +152,13 @@ TEST(OptimizersTest, AdamFollowsTheReference) {
     std::vector<float> p(n), m(n), v(n), g(n);
     test::fill_uniform(p, -1, 1, 1);
     std::vector<double> p64 = test::to_double(p), m64(n), v64(n);
-    const test::AdamReference reference{.lr = 0.01f,
-                                        .beta1 = 0.9f,
-                                        .beta2 = 0.999f,
-                                        .epsilon = 1e-8f,
-                                        .weight_decay = kind.weight_decay,
-                                        .grad_scale = 0.5,
-                                        .decoupled = kind.decoupled};
+    const AdamReference reference{.lr = 0.01f,
+                                  .beta1 = 0.9f,
+                                  .beta2 = 0.999f,
+                                  .epsilon = 1e-8f,
+                                  .weight_decay = kind.weight_decay,
+                                  .grad_scale = 0.5,
+                                  .decoupled = kind.decoupled};
     for (int64_t t = 1; t <= steps; ++t) {
       test::fill_uniform(g, -1, 1, 100 + t);
       cpu::optimizer_update(make_adam(kind.decoupled,
@@ -185,14 +186,14 @@ TEST(OptimizersTest, LionFollowsTheReference) {
   std::vector<float> p(n), m(n), g(n);
   test::fill_uniform(p, -1, 1, 1);
   std::vector<double> p64 = test::to_double(p), m64(n);
-  const test::LionReference reference{
+  const LionReference reference{
       .lr = 0.01f, .beta1 = 0.9f, .beta2 = 0.99f, .weight_decay = 0.1f, .grad_scale = 0.5};
   for (int64_t t = 1; t <= steps; ++t) {
     test::fill_uniform(g, -1, 1, 100 + t);
     g[3] = 0;  // whose moment, too, stays 0: it shrinks alone
     cpu::optimizer_update(
-        LionUpdate::make(test::LionFields{0.9f, 0.99f, 0.1f},
-                         {.lr = 0.01f, .gradient_scale = 0.5, .number = t}),
+        exec::LionUpdate::make(LionFields{0.9f, 0.99f, 0.1f},
+                               {.lr = 0.01f, .gradient_scale = 0.5, .number = t}),
         {.elements = n, .parameters = p.data(), .gradients = g.data(), .first_moment = m.data()});
     for (int64_t i = 0; i < n; ++i) reference.step(g[i], p64[i], m64[i]);
   }
@@ -213,12 +214,12 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
         test::fill_uniform(m, -1, 1, 3);
         test::fill_uniform(v, 0, 1, 4);
       };
-      OptimizerSlice slice{.elements = n,
-                           .parameters = p.data(),
-                           .gradients = g.data(),
-                           .first_moment = m.data(),
-                           .second_moment = v.data()};
-      const auto check = [&](const OptimizerUpdate& constants,
+      exec::OptimizerSlice slice{.elements = n,
+                                 .parameters = p.data(),
+                                 .gradients = g.data(),
+                                 .first_moment = m.data(),
+                                 .second_moment = v.data()};
+      const auto check = [&](const exec::OptimizerUpdate& constants,
                              const std::function<void(float, float&, float&, float&)>& scalar) {
         reset();
         std::vector<float> ps = p.copy(), ms = m.copy(), vs = v.copy();
@@ -229,7 +230,7 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
         test::expect_same_bits(vs, v, "second moments, " + target);
       };
       for (const Sgd& kind : kSgds) {
-        const SgdUpdate c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
+        const exec::SgdUpdate c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
         slice.first_moment = kind.momentum == 0 ? nullptr : m.data();
         check(c, [&](float gradient, float& parameter, float& moment, float&) {
           if (kind.momentum == 0) {
@@ -241,19 +242,20 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
       }
       slice.first_moment = m.data();
       for (const Adam& kind : kAdams) {
-        const OptimizerUpdate c = make_adam(kind.decoupled,
-                                            {0.9, 0.95, 1e-8, kind.weight_decay},
-                                            {.lr = 0.013, .gradient_scale = 0.7, .number = 3});
+        const exec::OptimizerUpdate c =
+            make_adam(kind.decoupled,
+                      {0.9, 0.95, 1e-8, kind.weight_decay},
+                      {.lr = 0.013, .gradient_scale = 0.7, .number = 3});
         check(c, [&](float gradient, float& parameter, float& first, float& second) {
-          if (const auto* adam = std::get_if<AdamUpdate>(&c)) {
+          if (const auto* adam = std::get_if<exec::AdamUpdate>(&c)) {
             (*adam)(gradient, parameter, first, second);
           } else {
-            std::get<AdamwUpdate>(c)(gradient, parameter, first, second);
+            std::get<exec::AdamwUpdate>(c)(gradient, parameter, first, second);
           }
         });
       }
-      const LionUpdate lion =
-          LionUpdate::make(test::LionFields{0.9, 0.99, 0.1}, {.lr = 0.013, .gradient_scale = 0.7});
+      const exec::LionUpdate lion =
+          exec::LionUpdate::make(LionFields{0.9, 0.99, 0.1}, {.lr = 0.013, .gradient_scale = 0.7});
       check(lion, [&](float gradient, float& parameter, float& moment, float&) {
         lion(gradient, parameter, moment);
       });
@@ -270,8 +272,8 @@ TEST(OptimizersTest, LambDirectionsEqualTheScalarFunctionBitForBit) {
       test::fill_uniform(v, 0, 1, 3);
       test::fill_uniform(g, -1, 1, 4);
       std::vector<float> ms = m.copy(), vs = v.copy(), gs = g.copy();
-      const LambDirection c = LambDirection::make(test::AdamFields{0.9, 0.95, 1e-6, 0.1},
-                                                  {.gradient_scale = 0.7, .number = 3});
+      const exec::LambDirection c = exec::LambDirection::make(AdamFields{0.9, 0.95, 1e-6, 0.1},
+                                                              {.gradient_scale = 0.7, .number = 3});
       for (int64_t i = 0; i < n; ++i) c(gs[i], p[i], ms[i], vs[i]);
       cpu::optimizer_update(c,
                             {.elements = n,
@@ -296,8 +298,8 @@ TEST(OptimizersTest, Reproducible) {
         std::vector<float> parameters(p), m(n), v(n);
         for (int64_t step : {1, 2, 3}) {
           cpu::optimizer_update(
-              AdamwUpdate::make(test::AdamFields{0.9, 0.999, 1e-8, 0.1},
-                                {.lr = 0.01, .gradient_scale = 0.5, .number = step}),
+              exec::AdamwUpdate::make(AdamFields{0.9, 0.999, 1e-8, 0.1},
+                                      {.lr = 0.01, .gradient_scale = 0.5, .number = step}),
               {.elements = n,
                .parameters = parameters.data(),
                .gradients = g.data(),
@@ -310,4 +312,4 @@ TEST(OptimizersTest, Reproducible) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -7,19 +7,19 @@
 #include "runtime/cpu/flat/orthonormalize.h"
 #include "tests/reference/power_sgd_checks.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
-const test::PowerSgdMath kMath = {cpu::power_sgd_left,
-                                  cpu::power_sgd_right,
-                                  cpu::power_sgd_product,
-                                  cpu::orthonormalize,
-                                  cpu::power_sgd_subtract,
-                                  cpu::fill_zero_columns};
+const PowerSgdMath kMath = {cpu::power_sgd_left,
+                            cpu::power_sgd_right,
+                            cpu::power_sgd_product,
+                            cpu::orthonormalize,
+                            cpu::power_sgd_subtract,
+                            cpu::fill_zero_columns};
 
 TEST(PowerSgdMathTest, ProductsOfAllSmallShapes) {
   test::for_each_target([](const std::string& target) {
-    for (const int rank : test::kPowerSgdRanks) {
+    for (const int rank : kPowerSgdRanks) {
       for (int64_t n = 1; n <= 35; ++n) {
         test::check_products(kMath, {n, 36 - n, rank}, n % 2, target);
         test::check_products(kMath, {36 - n, 3 * n, rank}, 0, target);
@@ -31,7 +31,7 @@ TEST(PowerSgdMathTest, ProductsOfAllSmallShapes) {
 // More rows and columns than a panel has, of each rank.
 TEST(PowerSgdMathTest, ProductsOfSeveralPanels) {
   test::for_each_target([](const std::string& target) {
-    for (const int rank : test::kPowerSgdRanks) {
+    for (const int rank : kPowerSgdRanks) {
       test::check_products(kMath, {1061, 21, rank}, 0, target);
       test::check_products(kMath, {4501, 18, rank}, 0, target);
       test::check_products(kMath, {6, 33000 / rank + 5, rank}, 0, target);
@@ -41,7 +41,7 @@ TEST(PowerSgdMathTest, ProductsOfSeveralPanels) {
 
 TEST(PowerSgdMathTest, OrthonormalColumns) {
   test::for_each_target([](const std::string& target) {
-    for (const int rank : test::kPowerSgdRanks) {
+    for (const int rank : kPowerSgdRanks) {
       for (const int64_t rows : {1, 2, 3, 4, 7, 33, 64, 255, 257, 1003, 20011})
         test::check_orthonormal(kMath, rows, rank, rows % 2, target);
     }
@@ -68,12 +68,12 @@ TEST(PowerSgdMathTest, Reproducible) {
       return all;
     };
     test::expect_reproducible<float>(compute, "power_sgd");
-    test::ScopedThreads one(1);
+    ScopedThreads one(1);
     const std::vector<float> first = compute();
-    test::ScopedThreads five(5);
+    ScopedThreads five(5);
     test::expect_same_bits(first, compute(), "power_sgd on 5 threads");
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

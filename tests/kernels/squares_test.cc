@@ -5,10 +5,8 @@
 
 #include "tests/reference/kernel_test.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
 
 // Chunk by chunk as exact_sum.h has it.
 ExactSum squares_of(const float* x, int64_t n) {
@@ -101,4 +99,4 @@ TEST(SquaresTest, NanAndInfinityPassThrough) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -11,10 +11,8 @@
 #include "runtime/base/half.h"
 #include "tests/reference/kernel_test.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
-
-using test::Guarded;
 
 constexpr int64_t kSizes[] = {1, 15, 17, 1003};
 constexpr DType kWires[] = {DType::kF32, DType::kBF16, DType::kF16};
@@ -59,7 +57,7 @@ struct Arrays {
       pointers.push_back(values[k].data());
     }
   }
-  TreeSumTerms terms(DType wire) const {
+  collectives::TreeSumTerms terms(DType wire) const {
     return {pointers.data(), static_cast<int>(pointers.size()), wire, false};
   }
   std::vector<float> expected(DType wire) const {
@@ -79,9 +77,10 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
         for (int64_t n : kSizes) {
           Arrays arrays(count, n);
           const std::vector<float> expected = arrays.expected(wire);
-          const std::string what = fmt::format("{} sum of {}, {}", name_of(wire), count, target);
+          const std::string what =
+              fmt::format("{} sum of {}, {}", lockstep::name_of(wire), count, target);
           Guarded<float> out(n, 1);
-          TreeSumTerms whole = arrays.terms(wire);
+          collectives::TreeSumTerms whole = arrays.terms(wire);
           whole.round_sum = true;
           cpu::tree_sum(whole, out.data(), n);
           std::vector<float> rounded_sums = expected;
@@ -97,7 +96,7 @@ TEST(TreeSumTest, AddsInTheOrderOfTheTreeWhatIsRounded) {
           Guarded<float> copy(n, 1);
           std::vector<float*> copies = {copy.data()};
           for (size_t k = 1; k < terms.values.size(); ++k) copies.push_back(terms.values[k].data());
-          TreeSumTerms copied = terms.terms(wire);
+          collectives::TreeSumTerms copied = terms.terms(wire);
           copied.copies = copies.data();
           copied.copy_count = static_cast<int>(copies.size());
           cpu::tree_sum(copied, terms.values[0].data(), n);
@@ -146,8 +145,8 @@ TEST(TreeSumTest, AnyTreeAddsInItsOrder) {
           for (size_t i = 0; i < expected.size(); ++i)
             expected[i] = joined(arrays, joins, 0, joins.size(), i, wire);
           const std::string what =
-              fmt::format("{} sum of {}, {}", name_of(wire), joins.size(), target);
-          TreeSumTerms terms = arrays.terms(wire);
+              fmt::format("{} sum of {}, {}", lockstep::name_of(wire), joins.size(), target);
+          collectives::TreeSumTerms terms = arrays.terms(wire);
           terms.joins = joins.data();
           Guarded<float> out(n, 1);
           cpu::tree_sum(terms, out.data(), n);
@@ -181,7 +180,7 @@ TEST(TreeSumTest, BothDescriptionsOfABalancedTreeGiveTheSameBits) {
       for (const int way : {0, 1}) {
         kept[way].assign(static_cast<size_t>(7 * n), 0x3c00);
         sums[way].resize(static_cast<size_t>(n));
-        TreeSumTerms terms = arrays.terms(DType::kBF16);
+        collectives::TreeSumTerms terms = arrays.terms(DType::kBF16);
         terms.residuals = {kept[way].data(), n};
         if (way == 1) terms.joins = joins.data();
         cpu::tree_sum(terms, sums[way].data(), n);
@@ -201,7 +200,8 @@ TEST(TreeSumTest, TravelledTermsAndLevelsGiveTheSameBits) {
         for (int64_t n : kSizes) {
           Arrays arrays(count, n);
           const std::vector<float> expected = arrays.expected(wire);
-          const std::string what = fmt::format("{} sum of {}, {}", name_of(wire), count, target);
+          const std::string what =
+              fmt::format("{} sum of {}, {}", lockstep::name_of(wire), count, target);
           std::deque<Guarded<uint16_t>> packed;
           std::vector<const void*> pointers;
           for (int k = 0; k < count; ++k) packed.emplace_back(n, k % 2);
@@ -244,9 +244,9 @@ TEST(TreeSumTest, WhatIsNotFiniteStaysSo) {
         std::vector<float> out(33);
         cpu::tree_sum({both, 2, wire, false}, out.data(), 33);
         for (const size_t i : {size_t{0}, size_t{32}}) {
-          EXPECT_EQ(std::isnan(out[i]), std::isnan(value)) << target << name_of(wire);
+          EXPECT_EQ(std::isnan(out[i]), std::isnan(value)) << target << lockstep::name_of(wire);
           if (std::isinf(value)) {
-            EXPECT_EQ(out[i], value) << target << name_of(wire);
+            EXPECT_EQ(out[i], value) << target << lockstep::name_of(wire);
           }
         }
         EXPECT_EQ(out[1], 3);
@@ -302,7 +302,7 @@ TEST(TreeSumTest, ResidualsReturnInTheNextSum) {
             cpu::pack(
                 values.data(), DType::kBF16, reinterpret_cast<std::byte*>(packed.back().data()), n);
           }
-          TreeSumTerms terms = arrays.terms(DType::kBF16);
+          collectives::TreeSumTerms terms = arrays.terms(DType::kBF16);
           terms.residuals = {kept.data(), n};
           Guarded<float> out(n, 1), travelled(n);
           cpu::tree_sum(terms, out.data(), n);
@@ -348,7 +348,7 @@ TEST(TreeSumTest, LargeSums) {
           cpu::tree_sum(arrays.terms(wire), out, n);
           for (int64_t i = 0; i < n; ++i)
             ASSERT_EQ(out[i], expected[static_cast<size_t>(i)])
-                << target << " " << name_of(wire) << " " << count << " " << i;
+                << target << " " << lockstep::name_of(wire) << " " << count << " " << i;
           EXPECT_EQ(out[n], -1) << target;
         }
       });
@@ -371,4 +371,4 @@ TEST(TreeSumTest, Reproducible) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -15,24 +15,24 @@
 namespace lockstep::test {
 namespace {
 
-void reference_forward(const OpCall& call) {
-  const auto op = ActivationForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::ActivationForward<double>::of(call);
   for (int64_t i = 0; i < op.n; ++i) op.y[i] = activation_value(op.activation, op.x[i]);
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kActivation, "double", reference_forward},
-    {OpKind::kActivationBackward, "double", activation_backward_reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kActivation, "double", reference_forward},
+    {graph::OpKind::kActivationBackward, "double", activation_backward_reference},
 };
 
 // Each value is a few operations on factors of magnitude |x| at most: exp (2 ulp), division and the
 // product; the derivative multiplies more such factors, and 1 - y^2 is absolute to 1.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() == OpKind::kActivation) {
-    const double y = std::abs(ActivationForward<double>::of(expected).y[i]);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() == graph::OpKind::kActivation) {
+    const double y = std::abs(graph::ActivationForward<double>::of(expected).y[i]);
     return {4 * std::max(1.0, y), y};
   }
-  const auto op = ActivationBackward<double>::of(expected);
+  const auto op = graph::ActivationBackward<double>::of(expected);
   return {32 * std::abs(op.d_y[i]), std::abs(op.d_x[i])};
 }
 
@@ -40,7 +40,7 @@ OpTest activation_test(Activation activation, int64_t n) {
   return {.name = "activation " + std::to_string(static_cast<int>(activation)) + " of " +
                   std::to_string(n),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 ops::activation(builder, "y", builder.activation_tensor("x", {n}), activation);
               },
           .reference = kReference,
@@ -86,8 +86,8 @@ TEST_P(ActivationTest, KeepsRelativeAccuracyInTheTailsOnTheCpu) {
   test.value = [](const std::string&, int64_t i) {
     return (i % 2 == 0 ? 8 : -8) * std::pow(0.97, static_cast<double>(i / 2));
   };
-  test.tolerance = [](const OpCall& expected, OutputName, int64_t i) {
-    const auto op = ActivationForward<double>::of(expected);
+  test.tolerance = [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+    const auto op = graph::ActivationForward<double>::of(expected);
     return Tolerance{(5 + 1.5 * op.x[i] * op.x[i]) * std::abs(op.y[i]) + 1e-30, 0};
   };
   check_on_all_devices(test);

@@ -13,18 +13,18 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = Add<double>::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::Add<double>::of(call);
   for (int64_t i = 0; i < op.n; ++i) op.y[i] = op.a[i] + op.b[i];
 }
 
-constexpr Implementation kReference[] = {{OpKind::kAdd, "double", reference}};
+constexpr exec::Implementation kReference[] = {{graph::OpKind::kAdd, "double", reference}};
 
 TEST(AddTest, MatchesTheReferenceOnAllDevices) {
   for (const int64_t n : {1, 7, 15, 17, 2048, 5003}) {
     check_on_all_devices({.name = "add of " + std::to_string(n),
                           .build =
-                              [=](GraphBuilder& builder) {
+                              [=](graph::GraphBuilder& builder) {
                                 const TensorId a = builder.activation_tensor("a", {n});
                                 ops::add(builder, "y", a, builder.activation_tensor("b", {n}));
                               },
@@ -32,8 +32,8 @@ TEST(AddTest, MatchesTheReferenceOnAllDevices) {
                           .cpu = cpu::kCpuAdd,
                           .cuda = cuda::kCudaAdd,
                           .tolerance =
-                              [](const OpCall& expected, OutputName, int64_t i) {
-                                const double y = std::abs(Add<double>::of(expected).y[i]);
+                              [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+                                const double y = std::abs(graph::Add<double>::of(expected).y[i]);
                                 return Tolerance{y / 2, y};
                               },
                           .gradients = 0});  // the gradient of y is that of both

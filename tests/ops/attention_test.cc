@@ -22,7 +22,7 @@ namespace {
 
 // One head of one sample.
 struct Head {
-  Head(const AttentionShape& shape, int64_t index) : s(shape), index(index) {}
+  Head(const graph::AttentionShape& shape, int64_t index) : s(shape), index(index) {}
 
   // Of q, k or v (part 0, 1 or 2) of a token in qkv, and of a token in y.
   int64_t at(int64_t token, int64_t part) const {
@@ -52,18 +52,18 @@ struct Head {
     return scale() * dot(qkv + at(query, 0), qkv + at(key, 1));
   }
 
-  const AttentionShape& s;
+  const graph::AttentionShape& s;
   int64_t index;
 };
 
 // What a probability is multiplied by, as in DropoutTest.
-double kept(const OpCall& call,
-            const AttentionDropout& dropout,
+double kept(const graph::OpCall& call,
+            const graph::AttentionDropout& dropout,
             const Head& head,
             int64_t query,
             int64_t key) {
   if (dropout.probability == 0) return 1;
-  const LaneContext& lane = call.lane();
+  const graph::LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, dropout.purpose};
   const int64_t row = (head.s.time + 3) / 4 * 4;
   const int64_t word = (head.index * head.s.time + key) * row + query;
@@ -72,9 +72,9 @@ double kept(const OpCall& call,
   return random >= threshold ? 1 / (1 - static_cast<double>(dropout.probability)) : 0;
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = AttentionForward<double>::of(call);
-  const AttentionShape& s = op.shape;
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::AttentionForward<double>::of(call);
+  const graph::AttentionShape& s = op.shape;
   std::vector<double> p(static_cast<size_t>(s.time));
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
     const Head head(s, index);
@@ -100,9 +100,9 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = AttentionBackward<double>::of(call);
-  const AttentionShape& s = op.shape;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::AttentionBackward<double>::of(call);
+  const graph::AttentionShape& s = op.shape;
   std::fill_n(op.d_qkv, s.batch * s.time * s.packed_width(), 0.0);
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
     const Head head(s, index);
@@ -126,38 +126,41 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kAttention, "double", reference_forward},
-    {OpKind::kAttentionBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kAttention, "double", reference_forward},
+    {graph::OpKind::kAttentionBackward, "double", reference_backward},
 };
 
 // A score is a sum of D products below spread^2, over sqrt(D), whose roundings mostly cancel. The
 // weights inherit its error as a relative one, and so do means of v (up to `spread`) weighted with
 // them; sums over T tokens add theirs. Gradients are twice such sums.
-Tolerance tolerance(const OpCall& expected, double spread, OutputName output, int64_t i) {
-  const bool forward = expected.kind() == OpKind::kAttention;
-  const AttentionShape s = forward ? AttentionForward<double>::of(expected).shape
-                                   : AttentionBackward<double>::of(expected).shape;
+Tolerance tolerance(const graph::OpCall& expected,
+                    double spread,
+                    graph::OutputName output,
+                    int64_t i) {
+  const bool forward = expected.kind() == graph::OpKind::kAttention;
+  const graph::AttentionShape s = forward ? graph::AttentionForward<double>::of(expected).shape
+                                          : graph::AttentionBackward<double>::of(expected).shape;
   const double score = spread * spread * (8 + 2 * std::sqrt(static_cast<double>(s.head_size)));
   const double mean = spread * (score + static_cast<double>(s.time) / 8);
   if (!forward) {
     // Keys and values have a sum of each head that shares them.
     const double mean_of_heads = mean * static_cast<double>(s.group());
-    const double size = std::abs(AttentionBackward<double>::of(expected).d_qkv[i]);
+    const double size = std::abs(graph::AttentionBackward<double>::of(expected).d_qkv[i]);
     return {8 * mean_of_heads * (spread * spread + size), size};
   }
-  if (output == AttentionOut::kLogSumExp) return {2 * mean, 0};
-  return {mean, std::abs(AttentionForward<double>::of(expected).y[i])};
+  if (output == graph::AttentionOut::kLogSumExp) return {2 * mean, 0};
+  return {mean, std::abs(graph::AttentionForward<double>::of(expected).y[i])};
 }
 
 // Scores have a standard deviation of about spread^2 / 3.
-OpTest attention(const AttentionShape& s, double spread) {
+OpTest attention(const graph::AttentionShape& s, double spread) {
   return {.name = "attention B " + std::to_string(s.batch) + " T " + std::to_string(s.time) +
                   " H " + std::to_string(s.heads) + " K " + std::to_string(s.kv_heads) + " D " +
                   std::to_string(s.head_size) + (s.causal ? " causal" : " full") +
                   (s.window > 0 ? " window " + std::to_string(s.window) : ""),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId qkv =
                     builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
                 ops::attention(builder, "y", qkv, {s.heads, s.causal, s.kv_heads, s.window});
@@ -165,22 +168,22 @@ OpTest attention(const AttentionShape& s, double spread) {
           .reference = kReference,
           .cpu = cpu::kCpuAttention,
           .cuda = cuda::kCudaAttention,
-          .tolerance = [=](const OpCall& expected,
-                           OutputName output,
+          .tolerance = [=](const graph::OpCall& expected,
+                           graph::OutputName output,
                            int64_t i) { return tolerance(expected, spread, output, i); },
           .low = -spread,
           .high = spread};
 }
 
 // The same with documents, of which token t of all samples together has number(t).
-OpTest with_documents(const AttentionShape& s, std::function<int32_t(int64_t)> number) {
+OpTest with_documents(const graph::AttentionShape& s, std::function<int32_t(int64_t)> number) {
   OpTest test = attention(s, 1);
   test.name += s.padding_sees ? " of documents, padding sees" : " of documents";
-  test.build = [=](GraphBuilder& builder) {
+  test.build = [=](graph::GraphBuilder& builder) {
     const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
     const TensorId documents =
-        builder.tensor("documents", {s.batch, s.time}, DType::kI32, Role::kActivation);
-    AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
+        builder.tensor("documents", {s.batch, s.time}, DType::kI32, graph::Role::kActivation);
+    graph::AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
     attributes.padding_sees = s.padding_sees;
     ops::attention(builder, "y", qkv, attributes, documents);
   };
@@ -200,19 +203,21 @@ std::function<int32_t(int64_t)> growing_documents(int64_t time) {
 }
 
 // The same of any test, with dropout. What is kept is larger by as much, and so is each error.
-OpTest with_dropout(const AttentionShape& s, float probability, bool documents) {
+OpTest with_dropout(const graph::AttentionShape& s, float probability, bool documents) {
   OpTest test = documents ? with_documents(s, growing_documents(s.time)) : attention(s, 1);
   test.name += " dropout " + std::to_string(probability);
-  test.build = [=](GraphBuilder& builder) {
+  test.build = [=](graph::GraphBuilder& builder) {
     builder.new_random_stream();  // of another op
     const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
     const TensorId numbers =
-        documents ? builder.tensor("documents", {s.batch, s.time}, DType::kI32, Role::kActivation)
-                  : kNoTensor;
-    const AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window, probability};
+        documents
+            ? builder.tensor("documents", {s.batch, s.time}, DType::kI32, graph::Role::kActivation)
+            : kNoTensor;
+    const graph::AttentionAttributes attributes = {
+        s.heads, s.causal, s.kv_heads, s.window, probability};
     ops::attention(builder, "y", qkv, attributes, numbers);
   };
-  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) {
+  test.tolerance = [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
     const Tolerance plain = tolerance(expected, 1, output, i);
     return Tolerance{plain.floats / (1 - probability) / (1 - probability), plain.stored};
   };
@@ -232,19 +237,19 @@ TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
 // Blocks of the CPU are 64 tokens; 800 is more than a depth block of a product.
 TEST(AttentionTest, MatchesTheReferenceOnTheCpu) {
   for (const bool causal : {false, true}) {
-    for (const AttentionShape& s : {AttentionShape{2, 1, 3, 5, causal},
-                                    {1, 2, 1, 64, causal},
-                                    {2, 7, 2, 16, causal},
-                                    {1, 63, 1, 3, causal},
-                                    {1, 64, 2, 64, causal},
-                                    {2, 65, 1, 20, causal},
-                                    {1, 128, 1, 64, causal},
-                                    {1, 130, 2, 33, causal},
-                                    {1, 200, 1, 128, causal},
-                                    {1, 70, 1, 256, causal},
-                                    {1, 9, 1, 800, causal},
-                                    {2, 65, 6, 20, causal, 2},
-                                    {1, 130, 4, 33, causal, 1}}) {
+    for (const graph::AttentionShape& s : {graph::AttentionShape{2, 1, 3, 5, causal},
+                                           {1, 2, 1, 64, causal},
+                                           {2, 7, 2, 16, causal},
+                                           {1, 63, 1, 3, causal},
+                                           {1, 64, 2, 64, causal},
+                                           {2, 65, 1, 20, causal},
+                                           {1, 128, 1, 64, causal},
+                                           {1, 130, 2, 33, causal},
+                                           {1, 200, 1, 128, causal},
+                                           {1, 70, 1, 256, causal},
+                                           {1, 9, 1, 800, causal},
+                                           {2, 65, 6, 20, causal, 2},
+                                           {1, 130, 4, 33, causal, 1}}) {
       OpTest test = attention(s, 2);
       test.cuda = {};
       check_on_all_devices(test);
@@ -256,16 +261,16 @@ TEST(AttentionTest, MatchesTheReferenceOnTheCpu) {
 // them.
 TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
   for (const bool causal : {false, true}) {
-    for (const AttentionShape& s : {AttentionShape{1, 1, 1, 1, causal},
-                                    {2, 33, 2, 8, causal},
-                                    {1, 70, 1, 20, causal},
-                                    {1, 40, 2, 64, causal},
-                                    {1, 35, 1, 128, causal},
-                                    {1, 18, 1, 160, causal},
-                                    {1, 128, 1, 16, causal},
-                                    {2, 35, 6, 20, causal, 3},
-                                    {1, 33, 8, 64, causal, 1},
-                                    {1, 64, 4, 16, causal, 2}})
+    for (const graph::AttentionShape& s : {graph::AttentionShape{1, 1, 1, 1, causal},
+                                           {2, 33, 2, 8, causal},
+                                           {1, 70, 1, 20, causal},
+                                           {1, 40, 2, 64, causal},
+                                           {1, 35, 1, 128, causal},
+                                           {1, 18, 1, 160, causal},
+                                           {1, 128, 1, 16, causal},
+                                           {2, 35, 6, 20, causal, 3},
+                                           {1, 33, 8, 64, causal, 1},
+                                           {1, 64, 4, 16, causal, 2}})
       check_on_all_devices(attention(s, 1));
   }
 }
@@ -274,25 +279,25 @@ TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
 // wider than all there is.
 TEST(AttentionTest, WindowsMatchTheReference) {
   for (const bool causal : {false, true}) {
-    for (const AttentionShape& s : {AttentionShape{1, 7, 1, 8, causal, 1, 1},
-                                    {2, 70, 2, 20, causal, 1, 5},
-                                    {1, 130, 1, 16, causal, 1, 64},
-                                    {1, 200, 2, 16, causal, 2, 65},
-                                    {1, 66, 1, 130, causal, 1, 33},
-                                    {1, 40, 1, 64, causal, 1, 100}})
+    for (const graph::AttentionShape& s : {graph::AttentionShape{1, 7, 1, 8, causal, 1, 1},
+                                           {2, 70, 2, 20, causal, 1, 5},
+                                           {1, 130, 1, 16, causal, 1, 64},
+                                           {1, 200, 2, 16, causal, 2, 65},
+                                           {1, 66, 1, 130, causal, 1, 33},
+                                           {1, 40, 1, 64, causal, 1, 100}})
       check_on_all_devices(attention(s, 1));
   }
 }
 
 TEST(AttentionTest, DocumentsMatchTheReference) {
   for (const bool causal : {false, true}) {
-    for (const AttentionShape& s : {AttentionShape{2, 5, 1, 8, causal},
-                                    {2, 70, 2, 20, causal, 1},
-                                    {1, 150, 1, 16, causal, 1, 9},
-                                    {1, 40, 1, 130, causal}})
+    for (const graph::AttentionShape& s : {graph::AttentionShape{2, 5, 1, 8, causal},
+                                           {2, 70, 2, 20, causal, 1},
+                                           {1, 150, 1, 16, causal, 1, 9},
+                                           {1, 40, 1, 130, causal}})
       check_on_all_devices(with_documents(s, growing_documents(s.time)));
     // Whole blocks that see nothing of each other, one of padding alone, and documents in parts.
-    const AttentionShape s = {1, 330, 1, 8, causal};
+    const graph::AttentionShape s = {1, 330, 1, 8, causal};
     check_on_all_devices(with_documents(s, [](int64_t t) { return t < 260 ? t / 65 : -1; }));
     check_on_all_devices(
         with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
@@ -302,7 +307,7 @@ TEST(AttentionTest, DocumentsMatchTheReference) {
 // Padding in front, between, behind, and in whole blocks; in front a causal one sees nothing.
 TEST(AttentionTest, PaddingThatSeesMatchesTheReference) {
   for (const bool causal : {false, true}) {
-    AttentionShape s = {2, 150, 2, 16, causal, 1};
+    graph::AttentionShape s = {2, 150, 2, 16, causal, 1};
     s.padding_sees = true;
     check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 < 70 ? 0 : -1; }));
     s.batch = s.heads = 1;
@@ -317,12 +322,12 @@ TEST(AttentionTest, PaddingThatSeesMatchesTheReference) {
 
 TEST(AttentionTest, DropoutMatchesTheReference) {
   for (const bool causal : {false, true}) {
-    for (const AttentionShape& s : {AttentionShape{1, 1, 1, 8, causal},
-                                    {2, 70, 2, 20, causal, 1},
-                                    {3, 9, 6, 8, causal, 2},
-                                    {1, 130, 1, 16, causal, 1, 65},
-                                    {1, 67, 1, 130, causal},
-                                    {1, 64, 4, 16, causal, 2}}) {
+    for (const graph::AttentionShape& s : {graph::AttentionShape{1, 1, 1, 8, causal},
+                                           {2, 70, 2, 20, causal, 1},
+                                           {3, 9, 6, 8, causal, 2},
+                                           {1, 130, 1, 16, causal, 1, 65},
+                                           {1, 67, 1, 130, causal},
+                                           {1, 64, 4, 16, causal, 2}}) {
       check_on_all_devices(with_dropout(s, 0.1f, false));
       check_on_all_devices(with_dropout(s, 0.5f, s.time > 20));
     }
@@ -333,7 +338,7 @@ TEST(AttentionTest, DropoutMatchesTheReference) {
 
 // With equal scores each probability is 1 / T, and outputs of values of 1 are the share that is kept.
 TEST(AttentionTest, DropoutKeepsTheStatedShareAndTheMean) {
-  const AttentionShape s = {2, 160, 8, 4, false};
+  const graph::AttentionShape s = {2, 160, 8, 4, false};
   constexpr float kProbability = 0.3f;
   OpTest ones = with_dropout(s, kProbability, false);
   ones.value = [=](const std::string&, int64_t i) { return i % s.packed_width() >= 2 * s.width(); };
@@ -348,7 +353,7 @@ TEST(AttentionTest, DropoutKeepsTheStatedShareAndTheMean) {
 
 // Values of another document, however large, change no bit.
 TEST(AttentionTest, OtherDocumentsDoNotMatter) {
-  const AttentionShape s = {1, 150, 2, 24, true};
+  const graph::AttentionShape s = {1, 150, 2, 24, true};
   OpTest test = with_documents(s, [](int64_t t) { return t < 101 ? 0 : 1; });
   test.gradients = 0;
   const auto documents = test.value;
@@ -356,8 +361,9 @@ TEST(AttentionTest, OtherDocumentsDoNotMatter) {
     const bool first = i / s.packed_width() < 101;
     return documents(tensor, i) * (tensor == "qkv" && first ? 3000 : 1);
   };
-  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
-    const bool first = (output == AttentionOut::kY ? i / s.width() : i % s.time) < 101;
+  test.tolerance =
+      [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
+    const bool first = (output == graph::AttentionOut::kY ? i / s.width() : i % s.time) < 101;
     return first ? Tolerance{1e30, 0} : tolerance(expected, 1, output, i);
   };
   check_on_all_devices(test);
@@ -368,27 +374,29 @@ TEST(AttentionTest, OtherDocumentsDoNotMatter) {
 // outputs are means of values up to 60. Of gradients, that they are finite.
 TEST(AttentionTest, LargeScoresDoNotOverflow) {
   OpTest test = attention({1, 100, 1, 16, true}, 60);
-  test.tolerance = [](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
+  test.tolerance =
+      [](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
     constexpr double kScoreError = 16.0 * 60 * 60 * 4;
-    if (expected.kind() == OpKind::kAttentionBackward) return {1e30, 0};
-    if (output == AttentionOut::kLogSumExp) return {kScoreError, 0};
-    return {2 * 60 * kScoreError, std::abs(AttentionForward<double>::of(expected).y[i])};
+    if (expected.kind() == graph::OpKind::kAttentionBackward) return {1e30, 0};
+    if (output == graph::AttentionOut::kLogSumExp) return {kScoreError, 0};
+    return {2 * 60 * kScoreError, std::abs(graph::AttentionForward<double>::of(expected).y[i])};
   };
   check_on_all_devices(test);
 }
 
 // Those that a token must not see would be its maximum, and all of its sum.
 TEST(AttentionTest, LaterTokensDoNotChangeEarlierOnes) {
-  const AttentionShape s = {1, 150, 2, 24, true};
+  const graph::AttentionShape s = {1, 150, 2, 24, true};
   OpTest test = attention(s, 1);
   test.gradients = 0;
   test.value = [=](const std::string&, int64_t i) {
     const int64_t token = i / (3 * s.heads * s.head_size);
     return std::sin(static_cast<double>(i)) * (token < 101 ? 1 : 3000);
   };
-  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
+  test.tolerance =
+      [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
     const bool earlier =
-        (output == AttentionOut::kY ? i / (s.heads * s.head_size) : i % s.time) < 101;
+        (output == graph::AttentionOut::kY ? i / (s.heads * s.head_size) : i % s.time) < 101;
     return earlier ? tolerance(expected, 1, output, i) : Tolerance{1e30, 0};
   };
   check_on_all_devices(test);

@@ -30,7 +30,7 @@ struct Batch {
   bool from_y() const { return with_delta && relu; }
   // Of rows from element `first` on; with the lanes' statistics, or null.
   void run_forward(int64_t first, int64_t some_rows, const double* statistics) {
-    BatchNormForward<double> op{};
+    graph::BatchNormForward<double> op{};
     op.rows = some_rows;
     op.channels = channels;
     op.lanes = statistics != nullptr ? lanes : 0;
@@ -46,7 +46,7 @@ struct Batch {
     op.variance = variance.data();
     batch_norm_forward(op);
   }
-  BatchNormGradientInputs<double> inputs(int64_t first, int64_t some_rows) const {
+  graph::BatchNormGradientInputs<double> inputs(int64_t first, int64_t some_rows) const {
     return {some_rows,
             channels,
             1e-5f,
@@ -60,7 +60,7 @@ struct Batch {
             variance.data()};
   }
   double* d_delta_from(int64_t first) { return from_y() ? d_delta.data() + first : nullptr; }
-  BatchNormParameterGradients<double> parameters() {
+  graph::BatchNormParameterGradients<double> parameters() {
     return {d_gamma.data(), d_beta.data(), d_mean.data(), d_variance.data()};
   }
 

@@ -19,15 +19,15 @@
 namespace lockstep::test {
 namespace {
 
-using Inputs = BatchNormGradientInputs<double>;
+using Inputs = graph::BatchNormGradientInputs<double>;
 
 template <typename Op, void (*kRun)(const Op&)>
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   kRun(Op::of(call));
 }
 
-void running(const OpCall& call) {
-  const auto op = BatchNormRunning<double>::of(call);
+void running(const graph::OpCall& call) {
+  const auto op = graph::BatchNormRunning<double>::of(call);
   const auto rows = static_cast<double>(op.rows);
   for (int64_t c = 0; c < op.channels; ++c) {
     op.d_running_mean[c] = op.mean[c];
@@ -36,15 +36,19 @@ void running(const OpCall& call) {
 }
 
 // The lanes are gathered by the executor: what it would write is an input here.
-constexpr Implementation kReference[] = {
-    {OpKind::kBatchNorm, "double", run<BatchNormForward<double>, batch_norm_forward>},
-    {OpKind::kBatchNormBackward, "double", run<BatchNormBackward<double>, batch_norm_backward>},
-    {OpKind::kBatchStatistics, "double", run<BatchStatistics<double>, batch_statistics>},
-    {OpKind::kBatchNormSums, "double", run<BatchNormSums<double>, batch_norm_sums>},
-    {OpKind::kBatchNormRunning, "double", running},
-    {OpKind::kBatchNormInputGradient,
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kBatchNorm, "double", run<graph::BatchNormForward<double>, batch_norm_forward>},
+    {graph::OpKind::kBatchNormBackward,
      "double",
-     run<BatchNormInputGradient<double>, batch_norm_input_gradient>},
+     run<graph::BatchNormBackward<double>, batch_norm_backward>},
+    {graph::OpKind::kBatchStatistics,
+     "double",
+     run<graph::BatchStatistics<double>, batch_statistics>},
+    {graph::OpKind::kBatchNormSums, "double", run<graph::BatchNormSums<double>, batch_norm_sums>},
+    {graph::OpKind::kBatchNormRunning, "double", running},
+    {graph::OpKind::kBatchNormInputGradient,
+     "double",
+     run<graph::BatchNormInputGradient<double>, batch_norm_input_gradient>},
 };
 
 // ---- What floats may be off by ----
@@ -57,7 +61,7 @@ Tolerance of_variance(double mean, double variance) {
 }
 
 // The mean's last bits move every y by gamma rstd of them, the variance's by xhat.
-Tolerance of_y(const BatchNormForward<double>& op, int64_t i) {
+Tolerance of_y(const graph::BatchNormForward<double>& op, int64_t i) {
   const int64_t c = i % op.channels;
   const bool training = op.mean != nullptr;
   const double mean = training ? op.mean[c] : stored(op.running_mean[c]);
@@ -91,39 +95,40 @@ Tolerance of_d_x(const Inputs& in, const double* d_x, int64_t i) {
           std::abs(d_x[i])};
 }
 
-Tolerance of_parameter(const Inputs& in, OutputName output, int64_t c) {
-  if (output == BatchNormBackwardOut::kDGamma || output == BatchNormBackwardOut::kDBeta)
+Tolerance of_parameter(const Inputs& in, graph::OutputName output, int64_t c) {
+  if (output == graph::BatchNormBackwardOut::kDGamma ||
+      output == graph::BatchNormBackwardOut::kDBeta)
     return of_sum(in, c);
-  if (output == BatchNormBackwardOut::kDRunningVariance) return {8 * in.variance[c], 0};
+  if (output == graph::BatchNormBackwardOut::kDRunningVariance) return {8 * in.variance[c], 0};
   return {0, 0};  // d_delta and d_running_mean, which are copies
 }
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   switch (expected.kind()) {
-    case OpKind::kBatchNorm: {
-      const auto op = BatchNormForward<double>::of(expected);
-      if (output == BatchNormOut::kY) return of_y(op, i);
-      return output == BatchNormOut::kMean ? of_mean(op.mean[i])
-                                           : of_variance(op.mean[i], op.variance[i]);
+    case graph::OpKind::kBatchNorm: {
+      const auto op = graph::BatchNormForward<double>::of(expected);
+      if (output == graph::BatchNormOut::kY) return of_y(op, i);
+      return output == graph::BatchNormOut::kMean ? of_mean(op.mean[i])
+                                                  : of_variance(op.mean[i], op.variance[i]);
     }
-    case OpKind::kBatchStatistics: {
-      const auto op = BatchStatistics<double>::of(expected);
+    case graph::OpKind::kBatchStatistics: {
+      const auto op = graph::BatchStatistics<double>::of(expected);
       return i < op.channels ? of_mean(op.statistics[i])
                              : of_variance(op.statistics[i - op.channels], op.statistics[i]);
     }
-    case OpKind::kBatchNormSums: {
-      const auto op = BatchNormSums<double>::of(expected);
-      return output == BatchNormBackwardOut::kSums ? of_sum(op.in, i % op.in.channels)
-                                                   : of_parameter(op.in, output, i);
+    case graph::OpKind::kBatchNormSums: {
+      const auto op = graph::BatchNormSums<double>::of(expected);
+      return output == graph::BatchNormBackwardOut::kSums ? of_sum(op.in, i % op.in.channels)
+                                                          : of_parameter(op.in, output, i);
     }
-    case OpKind::kBatchNormInputGradient: {
-      const auto op = BatchNormInputGradient<double>::of(expected);
+    case graph::OpKind::kBatchNormInputGradient: {
+      const auto op = graph::BatchNormInputGradient<double>::of(expected);
       return of_d_x(op.in, op.d_x, i);
     }
     default: {
-      const auto op = BatchNormBackward<double>::of(expected);
-      return output == BatchNormBackwardOut::kDX ? of_d_x(op.in, op.d_x, i)
-                                                 : of_parameter(op.in, output, i);
+      const auto op = graph::BatchNormBackward<double>::of(expected);
+      return output == graph::BatchNormBackwardOut::kDX ? of_d_x(op.in, op.d_x, i)
+                                                        : of_parameter(op.in, output, i);
     }
   }
 }
@@ -155,7 +160,7 @@ OpTest batch_norm(const Case& at) {
                   (at.delta ? ") of a sum" : ")") + (at.relu ? ", relu" : "") + ", " +
                   std::to_string(at.lanes) + " lanes",
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const Shape shape = {at.rows, at.channels}, channels = {at.channels};
                 const TensorId x = builder.activation_tensor("x", shape);
                 const TensorId delta =
@@ -165,7 +170,7 @@ OpTest batch_norm(const Case& at) {
                     builder.parameter("beta", channels, {}, false),
                     builder.running_statistic("running_mean", channels, 0, 0.1f),
                     builder.running_statistic("running_variance", channels, 1, 0.1f)};
-                BatchNormAttributes attributes;
+                graph::BatchNormAttributes attributes;
                 attributes.activation = at.relu ? Activation::kRelu : Activation::kNone;
                 attributes.synchronised = at.lanes > 1;
                 ops::batch_norm(builder, "norm", x, delta, parameters, attributes);
@@ -222,9 +227,9 @@ TEST(BatchNormTest, VarianceDoesNotCancel) {
 TEST(BatchNormTest, ConstantChannelsAndSingleRowsHaveNoVariance) {
   for (const bool relu : {false, true}) {
     OpTest test = batch_norm({64, 4, false, relu});
-    test.tolerance = [](const OpCall& expected, OutputName output, int64_t i) {
-      return expected.kind() == OpKind::kBatchNorm ? Tolerance{0, 0}
-                                                   : tolerance(expected, output, i);
+    test.tolerance = [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+      return expected.kind() == graph::OpKind::kBatchNorm ? Tolerance{0, 0}
+                                                          : tolerance(expected, output, i);
     };
     test.value = [](const std::string& tensor, int64_t i) {
       return tensor == "x" ? 0.1 : value_of({64, 4}, tensor, i);
@@ -278,26 +283,26 @@ TEST(BatchNormTest, RunningStatisticsFollowWithoutABackwardPass) {
       check_on_all_devices(
           {.name = "batch_norm_running of " + std::to_string(channels),
            .build =
-               [=](GraphBuilder& builder) {
+               [=](graph::GraphBuilder& builder) {
                  const Shape shape = {channels};
                  const TensorId mean = builder.statistics_tensor("mean", shape),
                                 variance = builder.statistics_tensor("variance", shape),
                                 d_mean = builder.statistics_tensor("d_mean", shape),
                                 d_variance = builder.statistics_tensor("d_variance", shape);
-                 builder.append({OpKind::kBatchNormRunning,
+                 builder.append({graph::OpKind::kBatchNormRunning,
                                  "running",
                                  {mean, variance},
                                  {d_mean, d_variance},
-                                 BatchNormRunningAttributes{rows}});
+                                 graph::BatchNormRunningAttributes{rows}});
                  builder.keep(d_mean);
                },
            .reference = kReference,
            .cpu = cpu::kCpuBatchNorm,
            .cuda = cuda::kCudaBatchNorm,
            .tolerance =
-               [](const OpCall& expected, OutputName output, int64_t i) {
-                 const auto op = BatchNormRunning<double>::of(expected);
-                 return Tolerance{output == BatchNormRunningOut::kDRunningMean
+               [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+                 const auto op = graph::BatchNormRunning<double>::of(expected);
+                 return Tolerance{output == graph::BatchNormRunningOut::kDRunningMean
                                       ? 0
                                       : 4 * std::abs(op.d_running_variance[i]),
                                   0};

@@ -33,14 +33,14 @@ int64_t matrix_at(const Shape& shape, const std::vector<int64_t>& index) {
   return at;
 }
 
-void reference(const OpCall& call) {
-  const auto [transpose_a, transpose_b, scale] = call.attributes<BatchedMatmulAttributes>();
-  const Shape a = call.input_shape(BatchedMatmulIn::kA), b = call.input_shape(BatchedMatmulIn::kB),
-              y = call.output_shape(BatchedMatmulOut::kY);
-  const auto *const from_a = call.input<double>(BatchedMatmulIn::kA), *const from_b =
-                                                                          call.input<double>(
-                                                                              BatchedMatmulIn::kB);
-  double* const to = call.output<double>(BatchedMatmulOut::kY);
+void reference(const graph::OpCall& call) {
+  const auto [transpose_a, transpose_b, scale] = call.attributes<graph::BatchedMatmulAttributes>();
+  const Shape a = call.input_shape(graph::BatchedMatmulIn::kA),
+              b = call.input_shape(graph::BatchedMatmulIn::kB),
+              y = call.output_shape(graph::BatchedMatmulOut::kY);
+  const auto *const from_a = call.input<double>(graph::BatchedMatmulIn::kA),
+                    *const from_b = call.input<double>(graph::BatchedMatmulIn::kB);
+  double* const to = call.output<double>(graph::BatchedMatmulOut::kY);
   std::fill_n(to, y.elements(), 0.0);
   const int64_t m = extent(y, 1), n = extent(y, 0), k = extent(a, transpose_a ? 1 : 0);
   const int outer = std::max({a.rank(), b.rank(), y.rank()}) - 2;
@@ -69,19 +69,21 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kBatchedMatmul, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kBatchedMatmul, "double", reference}};
 
 // Terms are below 1 times the scale: a sum of k of them rounds by half an ulp of k at most, k
 // times; then it is scaled and rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  const auto& attributes = expected.attributes<BatchedMatmulAttributes>();
-  const auto sizes = BatchedProducts::of(expected.input_shape(BatchedMatmulIn::kA),
-                                         expected.input_shape(BatchedMatmulIn::kB),
-                                         expected.output_shape(BatchedMatmulOut::kY),
-                                         attributes);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  const auto& attributes = expected.attributes<graph::BatchedMatmulAttributes>();
+  const auto sizes = graph::BatchedProducts::of(expected.input_shape(graph::BatchedMatmulIn::kA),
+                                                expected.input_shape(graph::BatchedMatmulIn::kB),
+                                                expected.output_shape(graph::BatchedMatmulOut::kY),
+                                                attributes);
   const auto terms = static_cast<double>(sizes.k * sizes.sums.count());
   const double floats = (terms * terms / 2 + terms) * std::abs(attributes.scale);
-  return {floats, std::abs(expected.output<double>(BatchedMatmulOut::kY)[i]) + floats * 0x1p-23};
+  return {floats,
+          std::abs(expected.output<double>(graph::BatchedMatmulOut::kY)[i]) + floats * 0x1p-23};
 }
 
 OpTest matmul(const Shape& a,
@@ -92,7 +94,7 @@ OpTest matmul(const Shape& a,
   return {.name = "product of " + to_string(a) + (transpose_a ? "^T" : "") + " and " +
                   to_string(b) + (transpose_b ? "^T" : ""),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId left = builder.activation_tensor("a", a);
                 ops::batched_matmul(builder,
                                     "y",

@@ -17,7 +17,7 @@
 namespace lockstep::test {
 namespace {
 
-using Op = CachedAttention<double>;
+using Op = graph::CachedAttention<double>;
 
 void store_token(const Op& op, int64_t b, int64_t s) {
   const int64_t position = op.position(b, s);
@@ -56,7 +56,7 @@ void attend(const Op& op, int64_t b, int64_t s, int64_t h) {
   }
 }
 
-void reference(const OpCall& call) {
+void reference(const graph::OpCall& call) {
   const auto op = Op::of(call);
   std::copy_n(op.cache, op.cache_elements(), op.new_cache);
   for (int64_t b = 0; b < op.batch; ++b)
@@ -66,12 +66,13 @@ void reference(const OpCall& call) {
       for (int64_t h = 0; h < op.heads; ++h) attend(op, b, s, h);
 }
 
-constexpr Implementation kReference[] = {{OpKind::kCachedAttention, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kCachedAttention, "double", reference}};
 
 // As that of attention: a score is a sum of D products below 1 over sqrt(D), and the weights inherit
 // its error; what is stored is copied.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (output == CachedAttentionOut::kNewCache) return {0, 0};
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (output == graph::CachedAttentionOut::kNewCache) return {0, 0};
   const auto op = Op::of(expected);
   const double score = 8 + 2 * std::sqrt(static_cast<double>(op.head_size));
   return {score + static_cast<double>(op.room) / 8, std::abs(op.y[i])};
@@ -90,9 +91,10 @@ OpTest cached_attention(const Case& c) {
               std::to_string(c.kv_heads) + " D " + std::to_string(c.head_size) + " window " +
               std::to_string(c.window),
       .build =
-          [=](GraphBuilder& builder) {
+          [=](graph::GraphBuilder& builder) {
             const auto numbers = [&](const char* name) {
-              return builder.tensor(name, {c.batch, c.tokens}, DType::kI32, Role::kActivation);
+              return builder.tensor(
+                  name, {c.batch, c.tokens}, DType::kI32, graph::Role::kActivation);
             };
             const TensorId qkv = builder.activation_tensor(
                 "qkv", {c.batch, c.tokens, (c.heads + 2 * c.kv_heads) * c.head_size});

@@ -12,27 +12,27 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  for (int64_t i = 0; i < call.input_shape(CastIn::kX).elements(); ++i)
-    call.output<double>(CastOut::kY)[i] = call.input<double>(CastIn::kX)[i];
+void reference(const graph::OpCall& call) {
+  for (int64_t i = 0; i < call.input_shape(graph::CastIn::kX).elements(); ++i)
+    call.output<double>(graph::CastOut::kY)[i] = call.input<double>(graph::CastIn::kX)[i];
 }
 
-constexpr Implementation kReference[] = {{OpKind::kCast, "double", reference}};
+constexpr exec::Implementation kReference[] = {{graph::OpKind::kCast, "double", reference}};
 
 TEST(CastTest, MatchesTheReferenceOnAllDevices) {
   for (const int64_t n : {1, 7, 2048, 5003}) {
     check_on_all_devices(
         {.name = "cast of " + std::to_string(n),
          .build =
-             [=](GraphBuilder& builder) {
+             [=](graph::GraphBuilder& builder) {
                ops::cast(builder, "y", builder.input("x", {n}, DType::kF32));
              },
          .reference = kReference,
          .cpu = {},
          .cuda = cuda::kCudaCast,
          .tolerance =
-             [](const OpCall& expected, OutputName, int64_t i) {
-               return Tolerance{0, std::abs(expected.output<double>(CastOut::kY)[i])};
+             [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+               return Tolerance{0, std::abs(expected.output<double>(graph::CastOut::kY)[i])};
              },
          .gradients = 0,
          .low = -3,

@@ -14,7 +14,7 @@ namespace {
 
 // Calls f(input, element of it, element of y) for all elements.
 template <typename F>
-void each_element(const ConcatAttributes& sizes, F f) {
+void each_element(const graph::ConcatAttributes& sizes, F f) {
   int64_t first = 0;
   for (int k = 0; k < sizes.count; ++k) {
     const int64_t end = sizes.ends[static_cast<size_t>(k)], width = end - first;
@@ -26,26 +26,26 @@ void each_element(const ConcatAttributes& sizes, F f) {
 }
 
 template <typename T>
-void join(const OpCall& call) {
-  const auto op = ConcatForward<T>::of(call);
+void join(const graph::OpCall& call) {
+  const auto op = graph::ConcatForward<T>::of(call);
   each_element(op.sizes, [&](int k, int64_t from, int64_t to) { op.y[to] = op.x[k][from]; });
 }
 
-void reference_forward(const OpCall& call) {
-  if (call.input_dtype(ConcatIn::kX) == DType::kI32) return join<int32_t>(call);
+void reference_forward(const graph::OpCall& call) {
+  if (call.input_dtype(graph::ConcatIn::kX) == DType::kI32) return join<int32_t>(call);
   join<double>(call);
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = ConcatBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::ConcatBackward<double>::of(call);
   each_element(op.sizes, [&](int k, int64_t to, int64_t from) {
     if (op.d_x[k] != nullptr) op.d_x[k][to] = op.d_y[from];
   });
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kConcat, "double", reference_forward},
-    {OpKind::kConcatBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kConcat, "double", reference_forward},
+    {graph::OpKind::kConcatBackward, "double", reference_backward},
 };
 
 // Inputs of the extents of `first`, but for `extents` along `axis`.
@@ -57,7 +57,7 @@ OpTest concat(const Shape& first,
   return {.name = "concat of " + std::to_string(extents.size()) + " along " + std::to_string(axis) +
                   " of " + to_string(first),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 std::vector<TensorId> inputs;
                 for (const int64_t extent : extents) {
                   Shape shape;
@@ -74,7 +74,7 @@ OpTest concat(const Shape& first,
           .cpu = cpu::kCpuConcat,
           .cuda = cuda::kCudaConcat,
           .tolerance =
-              [](const OpCall&, OutputName, int64_t) {
+              [](const graph::OpCall&, graph::OutputName, int64_t) {
                 return Tolerance{0, 0};
               },
           .gradients = integers ? size_t{0} : size_t{1},
@@ -115,7 +115,7 @@ TEST(ConcatTest, MovesWholeNumbers) {
 
 TEST(ConcatTest, ATensorMayStandTwice) {
   OpTest test = concat({3, 5}, {5}, 1);
-  test.build = [](GraphBuilder& builder) {
+  test.build = [](graph::GraphBuilder& builder) {
     const TensorId x = builder.activation_tensor("x", {3, 5});
     ops::concat(builder, "y", {x, x}, 1);
   };

@@ -23,22 +23,25 @@ namespace {
 
 // ---- The references ----
 
-void add_products(
-    const Conv2dShape& s, const double* x, const double* weight, const double* bias, double* y) {
+void add_products(const graph::Conv2dShape& s,
+                  const double* x,
+                  const double* weight,
+                  const double* bias,
+                  double* y) {
   for (int64_t i = 0; i < s.out_pixels() * s.outputs; ++i)
     y[i] = bias == nullptr ? 0 : bias[i % s.outputs];
   for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) { y[out] += x[in] * weight[tap]; });
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = Conv2dForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::Conv2dForward<double>::of(call);
   add_products(op.shape, op.x, op.weight, op.bias, op.y);
   for (int64_t i = 0; i < op.shape.out_pixels() * op.shape.outputs; ++i)
     op.y[i] = activation_value(op.activation, op.y[i]);
 }
 
-void reference_batch_norm(const OpCall& call) {
-  const auto op = Conv2dBatchNormForward<double>::of(call);
+void reference_batch_norm(const graph::OpCall& call) {
+  const auto op = graph::Conv2dBatchNormForward<double>::of(call);
   const int64_t outputs = op.shape.outputs;
   add_products(op.shape, op.x, op.weight, op.bias, op.y);
   for (int64_t i = 0; i < op.shape.out_pixels() * outputs; ++i) {
@@ -49,9 +52,9 @@ void reference_batch_norm(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = Conv2dBackward<double>::of(call);
-  const Conv2dShape& s = op.shape;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::Conv2dBackward<double>::of(call);
+  const graph::Conv2dShape& s = op.shape;
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.pixels() * s.channels, 0.0);
   if (op.d_weight != nullptr && !op.accumulate_weight)
     std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
@@ -64,11 +67,11 @@ void reference_backward(const OpCall& call) {
   for (int64_t i = 0; i < s.out_pixels() * s.outputs; ++i) op.d_bias[i % s.outputs] += op.d_y[i];
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kConv2d, "double", reference_forward},
-    {OpKind::kConv2dBackward, "double", reference_backward},
-    {OpKind::kConv2dBatchNorm, "double", reference_batch_norm},
-    {OpKind::kActivationBackward, "double", activation_backward_reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kConv2d, "double", reference_forward},
+    {graph::OpKind::kConv2dBackward, "double", reference_backward},
+    {graph::OpKind::kConv2dBatchNorm, "double", reference_batch_norm},
+    {graph::OpKind::kActivationBackward, "double", activation_backward_reference},
 };
 
 // Of a sum of n products below 1: the partial sums of terms of either sign stay below sqrt(n) by
@@ -78,25 +81,25 @@ double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
 constexpr double kMaxScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   switch (expected.kind()) {
-    case OpKind::kConv2d: {
-      const auto op = Conv2dForward<double>::of(expected);
+    case graph::OpKind::kConv2d: {
+      const auto op = graph::Conv2dForward<double>::of(expected);
       // The sum and its bias, below 1, may be stored before the activation, which is no steeper
       // than 1 and bends where it is below 1.
       return {sum_error(op.shape.patch() + 1), 2 * std::abs(op.y[i]) + 2};
     }
-    case OpKind::kConv2dBatchNorm: {
-      const auto op = Conv2dBatchNormForward<double>::of(expected);
+    case graph::OpKind::kConv2dBatchNorm: {
+      const auto op = graph::Conv2dBatchNormForward<double>::of(expected);
       return {kMaxScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
     }
     default: {
-      const auto op = Conv2dBackward<double>::of(expected);
-      const Conv2dShape& s = op.shape;
-      if (output == Conv2dBackwardOut::kDX)
+      const auto op = graph::Conv2dBackward<double>::of(expected);
+      const graph::Conv2dShape& s = op.shape;
+      if (output == graph::Conv2dBackwardOut::kDX)
         return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs()), std::abs(op.d_x[i])};
       const double floats = sum_error(s.out_pixels() + 1);
-      if (output == Conv2dBackwardOut::kDBias) return {floats, 0};
+      if (output == graph::Conv2dBackwardOut::kDBias) return {floats, 0};
       return {floats, std::abs(op.d_weight[i]) + 1};  // cuDNN may store it narrow
     }
   }
@@ -104,7 +107,7 @@ Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
 
 // ---- The tests ----
 
-Conv2dAttributes attributes_of(const Conv2dShape& s, Activation activation) {
+graph::Conv2dAttributes attributes_of(const graph::Conv2dShape& s, Activation activation) {
   return {.stride = {s.stride_h, s.stride_w},
           .padding = {s.pad_h, s.pad_w},
           .dilation = {s.dilation_h, s.dilation_w},
@@ -112,17 +115,19 @@ Conv2dAttributes attributes_of(const Conv2dShape& s, Activation activation) {
           .activation = activation};
 }
 
-Shape x_of(const Conv2dShape& s) { return {s.batch, s.height, s.width, s.channels}; }
-Shape weight_of(const Conv2dShape& s) {
+Shape x_of(const graph::Conv2dShape& s) { return {s.batch, s.height, s.width, s.channels}; }
+Shape weight_of(const graph::Conv2dShape& s) {
   return {s.outputs, s.kernel_h, s.kernel_w, s.group_channels()};
 }
-Shape y_of(const Conv2dShape& s) { return {s.batch, s.out_height(), s.out_width(), s.outputs}; }
+Shape y_of(const graph::Conv2dShape& s) {
+  return {s.batch, s.out_height(), s.out_width(), s.outputs};
+}
 
-OpTest conv2d(const Conv2dShape& s, bool bias, Activation activation) {
+OpTest conv2d(const graph::Conv2dShape& s, bool bias, Activation activation) {
   return {.name = describe(s) + (bias ? " with bias" : "") + ", activation " +
                   std::to_string(static_cast<int>(activation)),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", x_of(s));
                 const TensorId weight = builder.parameter("weight", weight_of(s), {}, false);
                 ops::conv2d(builder,
@@ -139,29 +144,29 @@ OpTest conv2d(const Conv2dShape& s, bool bias, Activation activation) {
 }
 
 // Adds to the gradients, or has none of the input.
-OpTest backward(const Conv2dShape& s, bool d_x, bool accumulate) {
+OpTest backward(const graph::Conv2dShape& s, bool d_x, bool accumulate) {
   OpTest test = conv2d(s, true, Activation::kNone);
   test.name += ", backward";
   test.gradients = 0;
-  test.build = [=](GraphBuilder& builder) {
+  test.build = [=](graph::GraphBuilder& builder) {
     const TensorId d_weight = builder.statistics_tensor("d_weight", weight_of(s));
-    builder.append(
-        {OpKind::kConv2dBackward,
-         "conv2d",
-         {builder.activation_tensor("d_y", y_of(s)),
-          builder.activation_tensor("x", x_of(s)),
-          builder.activation_tensor("weight", weight_of(s))},
-         {d_x ? builder.activation_tensor("d_x", x_of(s)) : kNoTensor,
-          d_weight,
-          builder.statistics_tensor("d_bias", {s.outputs})},
-         Conv2dBackwardAttributes{attributes_of(s, Activation::kNone), accumulate, accumulate}});
+    builder.append({graph::OpKind::kConv2dBackward,
+                    "conv2d",
+                    {builder.activation_tensor("d_y", y_of(s)),
+                     builder.activation_tensor("x", x_of(s)),
+                     builder.activation_tensor("weight", weight_of(s))},
+                    {d_x ? builder.activation_tensor("d_x", x_of(s)) : kNoTensor,
+                     d_weight,
+                     builder.statistics_tensor("d_bias", {s.outputs})},
+                    graph::Conv2dBackwardAttributes{
+                        attributes_of(s, Activation::kNone), accumulate, accumulate}});
     builder.keep(d_weight);
   };
   return test;
 }
 
 // A norm and a shortcut behind it.
-OpTest with_norm(const Conv2dShape& s, bool bias, bool delta, Activation activation) {
+OpTest with_norm(const graph::Conv2dShape& s, bool bias, bool delta, Activation activation) {
   OpTest test = conv2d(s, bias, Activation::kNone);
   test.name += ", norm, activation " + std::to_string(static_cast<int>(activation));
   test.gradients = 0;
@@ -173,13 +178,13 @@ OpTest with_norm(const Conv2dShape& s, bool bias, bool delta, Activation activat
     if (tensor == "gamma") return 1 + 0.5 * value;
     return tensor == "variance" ? 1.125 + 0.875 * value : value;
   };
-  test.build = [=](GraphBuilder& builder) {
+  test.build = [=](graph::GraphBuilder& builder) {
     const auto channels = [&](const char* name) {
       return builder.activation_tensor(name, {s.outputs});
     };
     const TensorId y = builder.activation_tensor("y", y_of(s));
     builder.append(
-        {OpKind::kConv2dBatchNorm,
+        {graph::OpKind::kConv2dBatchNorm,
          "conv2d",
          {builder.activation_tensor("x", x_of(s)),
           builder.activation_tensor("weight", weight_of(s)),
@@ -190,8 +195,8 @@ OpTest with_norm(const Conv2dShape& s, bool bias, bool delta, Activation activat
           channels("variance"),
           delta ? builder.activation_tensor("delta", y_of(s)) : kNoTensor},
          {y},
-         Conv2dBatchNormAttributes{.conv = attributes_of(s, Activation::kNone),
-                                   .norm = {.epsilon = 1e-5f, .activation = activation}}});
+         graph::Conv2dBatchNormAttributes{.conv = attributes_of(s, Activation::kNone),
+                                          .norm = {.epsilon = 1e-5f, .activation = activation}}});
     builder.keep(y);
   };
   return test;
@@ -204,14 +209,15 @@ OpTest on_the_cpu(OpTest test, bool bf16x3 = false) {
 }
 
 TEST(Conv2dTest, ReferenceMatchesFiniteDifferences) {
-  for (const Conv2dShape& s : {square(2, 4, 2, 3, 3, 2, 1), square(1, 5, 4, 2, 2, 1, 0, 2, 2)}) {
+  for (const graph::Conv2dShape& s :
+       {square(2, 4, 2, 3, 3, 2, 1), square(1, 5, 4, 2, 2, 1, 0, 2, 2)}) {
     check_gradient_of_reference(conv2d(s, true, Activation::kNone));
     check_gradient_of_reference(conv2d(s, true, Activation::kTanh));
   }
 }
 
 TEST(Conv2dTest, MatchesTheReferenceOnTheCpu) {
-  for (const Conv2dShape& s : conv2d_shapes()) {
+  for (const graph::Conv2dShape& s : conv2d_shapes()) {
     if (s.out_pixels() == 0) continue;
     check_on_all_devices(on_the_cpu(conv2d(s, true, Activation::kTanh)));
     check_on_all_devices(on_the_cpu(backward(s, true, true)));
@@ -219,7 +225,7 @@ TEST(Conv2dTest, MatchesTheReferenceOnTheCpu) {
 }
 
 TEST(Conv2dTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
-  for (const Conv2dShape& s : bf16x3_conv2d_shapes()) {
+  for (const graph::Conv2dShape& s : bf16x3_conv2d_shapes()) {
     if (s.out_pixels() == 0) continue;
     OpTest forward = on_the_cpu(conv2d(s, true, Activation::kRelu), true);
     forward.gradients = 0;
@@ -229,12 +235,12 @@ TEST(Conv2dTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
 }
 
 TEST(Conv2dTest, NormAndShortcutMatchTheReference) {
-  for (const Conv2dShape& s : conv2d_shapes()) {
+  for (const graph::Conv2dShape& s : conv2d_shapes()) {
     if (s.out_pixels() == 0) continue;
     check_on_all_devices(with_norm(s, true, false, Activation::kNone));
     check_on_all_devices(with_norm(s, false, true, Activation::kRelu));
   }
-  for (const Conv2dShape& s : {square(3, 7, 64, 33, 1), square(1, 9, 32, 96, 3, 1, 1)})
+  for (const graph::Conv2dShape& s : {square(3, 7, 64, 33, 1), square(1, 9, 32, 96, 3, 1, 1)})
     check_on_all_devices(on_the_cpu(with_norm(s, true, true, Activation::kRelu), true));
 }
 
@@ -242,8 +248,8 @@ TEST(Conv2dTest, NormAndShortcutMatchTheReference) {
 // linear layer of the pixels, of channels that come in eights and not; pixels that no output sees
 // and more outputs than a tile; groups, dilation and unequal everything; each channel alone, with
 // two outputs.
-const std::vector<Conv2dShape>& shapes_of_all_devices() {
-  static const std::vector<Conv2dShape> all = {
+const std::vector<graph::Conv2dShape>& shapes_of_all_devices() {
+  static const std::vector<graph::Conv2dShape> all = {
       shape(2, 8, 9, 8, 12, 3, 3, 1, 1, 1, 1),
       shape(2, 13, 11, 3, 10, 7, 7, 2, 2, 3, 3),
       square(2, 5, 16, 24, 1),
@@ -256,7 +262,7 @@ const std::vector<Conv2dShape>& shapes_of_all_devices() {
 }
 
 TEST(Conv2dTest, MatchesTheReferenceOnAllDevices) {
-  for (const Conv2dShape& s : shapes_of_all_devices()) {
+  for (const graph::Conv2dShape& s : shapes_of_all_devices()) {
     check_on_all_devices(conv2d(s, false, Activation::kNone));
     check_on_all_devices(conv2d(s, true, Activation::kRelu));
   }
@@ -265,7 +271,7 @@ TEST(Conv2dTest, MatchesTheReferenceOnAllDevices) {
 }
 
 TEST(Conv2dTest, AddsToGradients) {
-  for (const Conv2dShape& s : shapes_of_all_devices())
+  for (const graph::Conv2dShape& s : shapes_of_all_devices())
     check_on_all_devices(backward(s, true, true));
 }
 
@@ -273,7 +279,7 @@ TEST(Conv2dTest, HasNoGradientOfAFrozenWeight) {
   for (const bool bias : {false, true}) {
     OpTest test = conv2d(square(2, 5, 3, 7, 3, 2, 1), bias, Activation::kNone);
     test.name += ", frozen";
-    test.build = [build = test.build](GraphBuilder& builder) {
+    test.build = [build = test.build](graph::GraphBuilder& builder) {
       build(builder);
       builder[builder.graph().parameters[0]].frozen = true;
     };

@@ -18,7 +18,7 @@ namespace {
 // Calls body(x element, weight element, y element) for all products, from the definition: pixel (i, j)
 // of x times tap (k, l) is added to pixel (i stride - padding + k dilation, ...) of y.
 template <typename Body>
-void for_each_product(const Conv2dShape& s, Body&& body) {
+void for_each_product(const graph::Conv2dShape& s, Body&& body) {
   const int64_t height = s.out_height(), width = s.out_width(), inputs = s.outputs;
   const int64_t group_outputs = s.channels / s.groups;
   for (int64_t x = 0; x < s.batch * height * width * inputs; ++x) {
@@ -40,17 +40,17 @@ void for_each_product(const Conv2dShape& s, Body&& body) {
   }
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = ConvTranspose2dForward<double>::of(call);
-  const Conv2dShape& s = op.shape;
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::ConvTranspose2dForward<double>::of(call);
+  const graph::Conv2dShape& s = op.shape;
   for (int64_t i = 0; i < s.pixels() * s.channels; ++i)
     op.y[i] = op.bias == nullptr ? 0 : op.bias[i % s.channels];
   for_each_product(s, [&](int64_t x, int64_t w, int64_t y) { op.y[y] += op.x[x] * op.weight[w]; });
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = ConvTranspose2dBackward<double>::of(call);
-  const Conv2dShape& s = op.shape;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::ConvTranspose2dBackward<double>::of(call);
+  const graph::Conv2dShape& s = op.shape;
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.out_pixels() * s.outputs, 0.0);
   if (op.d_weight != nullptr && !op.accumulate_weight)
     std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
@@ -63,23 +63,23 @@ void reference_backward(const OpCall& call) {
   for (int64_t i = 0; i < s.pixels() * s.channels; ++i) op.d_bias[i % s.channels] += op.d_y[i];
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kConvTranspose2d, "double", reference_forward},
-    {OpKind::kConvTranspose2dBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kConvTranspose2d, "double", reference_forward},
+    {graph::OpKind::kConvTranspose2dBackward, "double", reference_backward},
 };
 
 // Of a sum of n products below 1, as of conv2d.
 double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kConvTranspose2d) {
-    const auto op = ConvTranspose2dForward<double>::of(expected);
-    const Conv2dShape& s = op.shape;
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kConvTranspose2d) {
+    const auto op = graph::ConvTranspose2dForward<double>::of(expected);
+    const graph::Conv2dShape& s = op.shape;
     // Stored before the bias, which is below 1, and again with it.
     return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs() + 1), 2 * std::abs(op.y[i]) + 2};
   }
-  const auto op = ConvTranspose2dBackward<double>::of(expected);
-  if (output == ConvTranspose2dBackwardOut::kDX)
+  const auto op = graph::ConvTranspose2dBackward<double>::of(expected);
+  if (output == graph::ConvTranspose2dBackwardOut::kDX)
     return {sum_error(op.shape.patch()), std::abs(op.d_x[i])};
   return {sum_error(op.shape.pixels() + 1), 0};
 }
@@ -93,13 +93,13 @@ OpTest conv_transpose(const Case& c, bool bias) {
   const auto extent = [&](int64_t from) {
     return (from - 1) * c.stride - 2 * c.padding + c.dilation * (c.kernel - 1) + 1 + c.more;
   };
-  const Extent2d output = {extent(c.height), extent(c.width)};
+  const graph::Extent2d output = {extent(c.height), extent(c.width)};
   return {.name = "conv_transpose2d of " + std::to_string(c.height) + " x " +
                   std::to_string(c.width) + " to " + std::to_string(output.height) + " x " +
                   std::to_string(output.width) + ", kernel " + std::to_string(c.kernel) +
                   ", groups " + std::to_string(c.groups),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x =
                     builder.activation_tensor("x", {c.batch, c.height, c.width, c.inputs});
                 const TensorId weight = builder.parameter(
@@ -155,7 +155,7 @@ TEST(ConvTranspose2dTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
 TEST(ConvTranspose2dTest, HasNoGradientOfAFrozenWeight) {
   OpTest test = conv_transpose(kCases[1], true);
   test.name += ", frozen";
-  test.build = [build = test.build](GraphBuilder& builder) {
+  test.build = [build = test.build](graph::GraphBuilder& builder) {
     build(builder);
     builder[builder.graph().parameters[0]].frozen = true;
   };
@@ -167,22 +167,23 @@ TEST(ConvTranspose2dTest, AddsToGradients) {
   OpTest test = conv_transpose(kCases[1], true);
   test.name += ", adding";
   test.gradients = 0;
-  test.build = [build = test.build](GraphBuilder& builder) {
+  test.build = [build = test.build](graph::GraphBuilder& builder) {
     build(builder);
-    const Op forward = builder.graph().ops.back();
+    const graph::Op forward = builder.graph().ops.back();
     const TensorId d_weight = builder.statistics_tensor(
-        "d_weight", builder.shape(forward.inputs[ConvTranspose2dIn::kWeight]));
-    builder.append(
-        {OpKind::kConvTranspose2dBackward,
-         "backward",
-         {builder.activation_tensor("d_y", builder.shape(forward.outputs[ConvTranspose2dOut::kY])),
-          forward.inputs[ConvTranspose2dIn::kX],
-          forward.inputs[ConvTranspose2dIn::kWeight]},
-         {kNoTensor,
-          d_weight,
-          builder.statistics_tensor("d_bias",
-                                    builder.shape(forward.inputs[ConvTranspose2dIn::kBias]))},
-         ConvTranspose2dBackwardAttributes{forward.as<Conv2dAttributes>(), true, true}});
+        "d_weight", builder.shape(forward.inputs[graph::ConvTranspose2dIn::kWeight]));
+    builder.append({graph::OpKind::kConvTranspose2dBackward,
+                    "backward",
+                    {builder.activation_tensor(
+                         "d_y", builder.shape(forward.outputs[graph::ConvTranspose2dOut::kY])),
+                     forward.inputs[graph::ConvTranspose2dIn::kX],
+                     forward.inputs[graph::ConvTranspose2dIn::kWeight]},
+                    {kNoTensor,
+                     d_weight,
+                     builder.statistics_tensor(
+                         "d_bias", builder.shape(forward.inputs[graph::ConvTranspose2dIn::kBias]))},
+                    graph::ConvTranspose2dBackwardAttributes{
+                        forward.as<graph::Conv2dAttributes>(), true, true}});
     builder.keep(d_weight);
   };
   check_on_all_devices(test);

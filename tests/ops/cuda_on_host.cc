@@ -35,27 +35,32 @@ HostGpu& host_gpu() {
   return gpu;
 }
 
-bool is_available(const Implementation& implementation, const Graph& graph, const Op& op) {
+bool is_available(const exec::Implementation& implementation,
+                  const graph::Graph& graph,
+                  const graph::Op& op) {
   cuda::LaunchContext context = host_gpu().context();
-  return implementation.available(OpCall(graph, op, &context));
+  return implementation.available(graph::OpCall(graph, op, &context));
 }
 
-void run(const Implementation& implementation,
-         const Graph& graph,
-         const Op& op,
+void run(const exec::Implementation& implementation,
+         const graph::Graph& graph,
+         const graph::Op& op,
          std::byte* const* tensors,
          std::byte* workspace,
-         const LaneContext& lane) {
+         const graph::LaneContext& lane) {
   cuda::LaunchContext context = host_gpu().context();
   context.lane = &lane;
-  implementation.run(OpCall(graph, op, tensors, workspace, lane, &context));
+  implementation.run(graph::OpCall(graph, op, tensors, workspace, lane, &context));
   fibers::drain();
 }
 
-void check_planned(const OpTest& test, const Graph& graph, const Op& op, const std::string& where) {
-  SCOPED_TRACE(where + ": " + name_of(op.kind));
-  const OpSet& planned = cuda::planned_ops();
-  OpSet made = planned;
+void check_planned(const OpTest& test,
+                   const graph::Graph& graph,
+                   const graph::Op& op,
+                   const std::string& where) {
+  SCOPED_TRACE(where + ": " + graph::name_of(op.kind));
+  const exec::OpSet& planned = cuda::planned_ops();
+  exec::OpSet made = planned;
   made.implementations = {&test.cuda, 1};
   ASSERT_EQ(planned.supports(graph, op), made.supports(graph, op));
   if (made.supports(graph, op)) {

@@ -18,22 +18,24 @@ struct Way {
 
 struct OpDevice {
   std::string name;
-  Implementations (*implementations)(const OpTest& test);
+  exec::Implementations (*implementations)(const OpTest& test);
   std::vector<DType> types;  // that it stores
   std::vector<Way> ways;
   // What Implementation::available() says, where there is such a thing.
-  bool (*available)(const Implementation& implementation, const Graph& graph, const Op& op);
+  bool (*available)(const exec::Implementation& implementation,
+                    const graph::Graph& graph,
+                    const graph::Op& op);
   // Runs an op whose arrays lie in the host's memory.
-  void (*run)(const Implementation& implementation,
-              const Graph& graph,
-              const Op& op,
+  void (*run)(const exec::Implementation& implementation,
+              const graph::Graph& graph,
+              const graph::Op& op,
               std::byte* const* tensors,
               std::byte* workspace,
-              const LaneContext& lane);
+              const graph::LaneContext& lane);
   // Compares what plans know of the op with the implementations, where it is data of its own.
   void (*check_planned)(const OpTest& test,
-                        const Graph& graph,
-                        const Op& op,
+                        const graph::Graph& graph,
+                        const graph::Op& op,
                         const std::string& where) = nullptr;
   bool has_fma = true;  // a product and the sum that it is added to round once
 };

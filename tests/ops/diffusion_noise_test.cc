@@ -15,9 +15,9 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = DiffusionNoise<double>::of(call);
-  const LaneContext& lane = call.lane();
+void reference(const graph::OpCall& call) {
+  const auto op = graph::DiffusionNoise<double>::of(call);
+  const graph::LaneContext& lane = call.lane();
   const RngStream noises{lane.seed, lane.step, 0, op.attributes.purpose};
   const RngStream others{lane.seed, lane.step, 0, op.attributes.purpose + 1};
   for (int64_t s = 0; s < op.samples; ++s) {
@@ -54,12 +54,13 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kDiffusionNoise, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kDiffusionNoise, "double", reference}};
 
 struct Case {
   int64_t samples = 3, height = 5, width = 3, channels = 3;
   int64_t times = 0;  // 0: straight lines
-  DiffusionNoiseAttributes attributes = {.label_dropout = 0.5f, .classes = 10};
+  graph::DiffusionNoiseAttributes attributes = {.label_dropout = 0.5f, .classes = 10};
 };
 
 OpTest diffusion_noise(const Case& at) {
@@ -67,7 +68,7 @@ OpTest diffusion_noise(const Case& at) {
                   std::to_string(at.times) + " times, target " +
                   std::to_string(static_cast<int>(at.attributes.target)),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x =
                     builder.input("x", {at.samples, at.height, at.width, at.channels}, DType::kU8);
                 const TensorId labels = builder.input("labels", {at.samples}, DType::kI32);
@@ -80,11 +81,11 @@ OpTest diffusion_noise(const Case& at) {
           .cuda = cuda::kCudaDiffusionNoise,
           // Noise is below 7; the sum of three roundings of that.
           .tolerance =
-              [](const OpCall&, OutputName output, int64_t) {
-                if (output == DiffusionNoiseOut::kClasses) return Tolerance{0, 0};
-                return output == DiffusionNoiseOut::kTimes
+              [](const graph::OpCall&, graph::OutputName output, int64_t) {
+                if (output == graph::DiffusionNoiseOut::kClasses) return Tolerance{0, 0};
+                return output == graph::DiffusionNoiseOut::kTimes
                            ? Tolerance{1000, 0}
-                           : Tolerance{20, output == DiffusionNoiseOut::kY ? 8.0 : 0};
+                           : Tolerance{20, output == graph::DiffusionNoiseOut::kY ? 8.0 : 0};
               },
           .gradients = 0,
           .value = [](const std::string& tensor, int64_t i) -> double {
@@ -147,14 +148,14 @@ TEST(DiffusionNoiseTest, NoiseIsNormal) {
 }
 
 TEST(DiffusionNoiseTest, EvaluationKeepsClassesAndHasNoiseOfItsOwn) {
-  GraphBuilder training(Purpose::kTraining), evaluation(Purpose::kEvaluation);
-  for (GraphBuilder* builder : {&training, &evaluation}) {
+  graph::GraphBuilder training(graph::Purpose::kTraining), evaluation(graph::Purpose::kEvaluation);
+  for (graph::GraphBuilder* builder : {&training, &evaluation}) {
     const TensorId x = builder->input("x", {2, 4, 4, 1}, DType::kU8);
     const TensorId labels = builder->input("labels", {2}, DType::kI32);
     ops::diffusion_noise(*builder, "y", x, labels, kNoTensor, {.label_dropout = 0.5f});
   }
-  const auto of = [](const GraphBuilder& builder) {
-    return builder.graph().ops.back().as<DiffusionNoiseAttributes>();
+  const auto of = [](const graph::GraphBuilder& builder) {
+    return builder.graph().ops.back().as<graph::DiffusionNoiseAttributes>();
   };
   EXPECT_EQ(of(training).label_dropout, 0.5f);
   EXPECT_EQ(of(evaluation).label_dropout, 0);

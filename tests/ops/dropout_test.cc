@@ -13,9 +13,9 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = Dropout<double>::of(call);
-  const LaneContext& lane = call.lane();
+void reference(const graph::OpCall& call) {
+  const auto op = graph::Dropout<double>::of(call);
+  const graph::LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   for (int64_t i = 0; i < op.n; ++i) {
     const double word = philox_word(stream, static_cast<uint64_t>(i));
@@ -24,16 +24,16 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kDropout, "double", reference},
-    {OpKind::kDropoutBackward, "double", reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kDropout, "double", reference},
+    {graph::OpKind::kDropoutBackward, "double", reference},
 };
 
 // The mask is exact; what is kept is one product.
 OpTest dropout(int64_t n, float probability) {
   return {.name = "dropout of " + std::to_string(n) + ", " + std::to_string(probability),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 builder.new_random_stream();  // of another op
                 ops::dropout(builder, "y", builder.activation_tensor("x", {n}), probability);
               },
@@ -41,8 +41,8 @@ OpTest dropout(int64_t n, float probability) {
           .cpu = cpu::kCpuDropout,
           .cuda = cuda::kCudaDropout,
           .tolerance =
-              [](const OpCall& expected, OutputName, int64_t i) {
-                const double y = std::abs(Dropout<double>::of(expected).y[i]);
+              [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+                const double y = std::abs(graph::Dropout<double>::of(expected).y[i]);
                 return Tolerance{y, y};
               },
           .low = 0.5,
@@ -80,13 +80,13 @@ TEST(DropoutTest, DifferentStreamsGiveDifferentMasks) {
   constexpr int64_t kCount = 4096;
   OpTest test = dropout(kCount, 0.5f);
   const std::vector<double> base = first_output_of_reference(test);
-  const LaneContext lane = test.lane;
-  LaneContext others[] = {lane, lane, lane, lane};
+  const graph::LaneContext lane = test.lane;
+  graph::LaneContext others[] = {lane, lane, lane, lane};
   others[0].seed ^= 1;
   others[1].seed ^= uint64_t{1} << 32;
   others[2].step += 1;
   others[3].lane += 1;
-  for (const LaneContext& other : others) {
+  for (const graph::LaneContext& other : others) {
     test.lane = other;
     const std::vector<double> mask = first_output_of_reference(test);
     int64_t equal = 0;

@@ -16,8 +16,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference_forward(const OpCall& call) {
-  const auto op = EmbeddingForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::EmbeddingForward<double>::of(call);
   const auto [batch, time, channels, vocabulary] = op.sizes;
   for (int64_t row = 0; row < batch * time; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
@@ -28,8 +28,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = EmbeddingBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::EmbeddingBackward<double>::of(call);
   const auto [batch, time, channels, vocabulary] = op.sizes;
   if (op.d_token != nullptr && !op.accumulate_token)
     std::fill_n(op.d_token, vocabulary * channels, 0.0);
@@ -44,25 +44,25 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kEmbedding, "double", reference_forward},
-    {OpKind::kEmbeddingBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kEmbedding, "double", reference_forward},
+    {graph::OpKind::kEmbeddingBackward, "double", reference_backward},
 };
 
 // Terms are below 1, so that a sum of n of them rounds by half an ulp of n at most, n times.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kEmbedding)
-    return {1, std::abs(EmbeddingForward<double>::of(expected).y[i])};
-  const EmbeddingSizes sizes = EmbeddingBackward<double>::of(expected).sizes;
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kEmbedding)
+    return {1, std::abs(graph::EmbeddingForward<double>::of(expected).y[i])};
+  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<double>::of(expected).sizes;
   const auto terms =
-      static_cast<double>(output == EmbeddingBackwardOut::kDToken ? sizes.batch * sizes.time
-                                                                  : sizes.batch) +
+      static_cast<double>(output == graph::EmbeddingBackwardOut::kDToken ? sizes.batch * sizes.time
+                                                                         : sizes.batch) +
       1;
   return {terms * terms / 2, 0};
 }
 
 // Tokens are drawn from the first `used`. `twice`: the gradients are added to those of another use.
-OpTest embedding(const EmbeddingSizes& sizes,
+OpTest embedding(const graph::EmbeddingSizes& sizes,
                  int64_t used,
                  bool twice = false,
                  bool positions = true) {
@@ -71,7 +71,7 @@ OpTest embedding(const EmbeddingSizes& sizes,
                   " tokens of " + std::to_string(channels) + ", used " + std::to_string(used) +
                   (positions ? "" : ", without positions"),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId ids = builder.input("ids", {batch, time}, DType::kI32);
                 const TensorId token = builder.parameter("token", {vocabulary, channels}, {}, true);
                 TensorId position = kNoTensor;
@@ -81,7 +81,7 @@ OpTest embedding(const EmbeddingSizes& sizes,
                     builder[parameter].gradient = builder.tensor("d_" + builder[parameter].name,
                                                                  builder.shape(parameter),
                                                                  DType::kF32,
-                                                                 Role::kParameterGradient);
+                                                                 graph::Role::kParameterGradient);
                 }
                 ops::embedding(builder, "y", ids, token, position);
               },
@@ -118,7 +118,7 @@ TEST(EmbeddingTest, HasNoGradientOfWhatIsFrozen) {
   for (const size_t frozen : {0, 1}) {
     OpTest test = embedding({3, 7, 17, 11}, 11);
     test.name += frozen == 0 ? ", tokens frozen" : ", positions frozen";
-    test.build = [=, build = test.build](GraphBuilder& builder) {
+    test.build = [=, build = test.build](graph::GraphBuilder& builder) {
       build(builder);
       builder[builder.graph().parameters[frozen]].frozen = true;
     };

@@ -16,8 +16,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference_forward(const OpCall& call) {
-  const auto op = GatedActivationForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::GatedActivationForward<double>::of(call);
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
     for (int64_t c = 0; c < op.columns; ++c)
@@ -25,8 +25,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = GatedActivationBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::GatedActivationBackward<double>::of(call);
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
     for (int64_t c = 0; c < op.columns; ++c) {
@@ -39,22 +39,22 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kGatedActivation, "double", reference_forward},
-    {OpKind::kGatedActivationBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kGatedActivation, "double", reference_forward},
+    {graph::OpKind::kGatedActivationBackward, "double", reference_backward},
 };
 
 // Of an activation and of its derivative as in activation_test.cc, times the other factors, with a
 // rounding more for each of these.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   const auto value_error = [](double value) { return 5 * std::max(1.0, std::abs(value)); };
-  if (expected.kind() == OpKind::kGatedActivation) {
-    const auto op = GatedActivationForward<double>::of(expected);
+  if (expected.kind() == graph::OpKind::kGatedActivation) {
+    const auto op = graph::GatedActivationForward<double>::of(expected);
     const double* const gate = op.x + i / op.columns * 2 * op.columns + i % op.columns;
     const double value = activation_value(op.activation, *gate);
     return {value_error(value) * std::abs(gate[op.columns]), std::abs(op.y[i])};
   }
-  const auto op = GatedActivationBackward<double>::of(expected);
+  const auto op = graph::GatedActivationBackward<double>::of(expected);
   const int64_t row = i / (2 * op.columns), column = i % op.columns;
   const double d_y = std::abs(op.d_y[row * op.columns + column]);
   const double* const gate = op.x + row * 2 * op.columns + column;
@@ -68,7 +68,7 @@ OpTest gated_activation(Activation activation, int64_t rows, int64_t columns) {
   return {.name = "gated_activation " + std::to_string(static_cast<int>(activation)) + " (" +
                   std::to_string(rows) + ", " + std::to_string(columns) + ")",
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, 2 * columns});
                 ops::gated_activation(builder, "y", x, activation);
               },

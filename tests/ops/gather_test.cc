@@ -17,7 +17,7 @@ namespace {
 
 // Calls f(element of y, element of x) for all of y.
 template <typename F>
-void each_element(const GatherSizes& sizes, const int32_t* indices, bool of_elements, F f) {
+void each_element(const graph::GatherSizes& sizes, const int32_t* indices, bool of_elements, F f) {
   for (int64_t outer = 0; outer < sizes.outer; ++outer) {
     for (int64_t i = 0; i < sizes.count; ++i) {
       for (int64_t c = 0; c < sizes.inner; ++c) {
@@ -32,38 +32,39 @@ void each_element(const GatherSizes& sizes, const int32_t* indices, bool of_elem
 }
 
 template <typename T, bool kElements>
-void take(const OpCall& call) {
-  const auto op = GatherForward<T>::of(call);
+void take(const graph::OpCall& call) {
+  const auto op = graph::GatherForward<T>::of(call);
   each_element(op.sizes, op.indices, kElements, [&](int64_t y, int64_t x) { op.y[y] = op.x[x]; });
 }
 
 template <bool kElements>
-void reference_forward(const OpCall& call) {
-  if (call.input_dtype(GatherIn::kX) == DType::kI32) return take<int32_t, kElements>(call);
+void reference_forward(const graph::OpCall& call) {
+  if (call.input_dtype(graph::GatherIn::kX) == DType::kI32) return take<int32_t, kElements>(call);
   take<double, kElements>(call);
 }
 
 template <bool kElements>
-void reference_backward(const OpCall& call) {
-  const auto op = GatherBackward<double>::of(call);
-  std::fill_n(op.d_x, call.output_shape(GatherBackwardOut::kDX).elements(), 0.0);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::GatherBackward<double>::of(call);
+  std::fill_n(op.d_x, call.output_shape(graph::GatherBackwardOut::kDX).elements(), 0.0);
   each_element(
       op.sizes, op.indices, kElements, [&](int64_t y, int64_t x) { op.d_x[x] += op.d_y[y]; });
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kGather, "double", reference_forward<false>},
-    {OpKind::kGatherBackward, "double", reference_backward<false>},
-    {OpKind::kGatherElements, "double", reference_forward<true>},
-    {OpKind::kGatherElementsBackward, "double", reference_backward<true>},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kGather, "double", reference_forward<false>},
+    {graph::OpKind::kGatherBackward, "double", reference_backward<false>},
+    {graph::OpKind::kGatherElements, "double", reference_forward<true>},
+    {graph::OpKind::kGatherElementsBackward, "double", reference_backward<true>},
 };
 
 // A copy is exact. Terms are below 1, so that a sum of n of them rounds by half an ulp of n at
 // most, n times; then it is rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() == OpKind::kGather || expected.kind() == OpKind::kGatherElements)
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() == graph::OpKind::kGather ||
+      expected.kind() == graph::OpKind::kGatherElements)
     return {0, 0};
-  const auto op = GatherBackward<double>::of(expected);
+  const auto op = graph::GatherBackward<double>::of(expected);
   const auto terms = static_cast<double>(op.sizes.count);
   return {terms * terms / 2, std::abs(op.d_x[i]) + terms * terms * 0x1p-23};
 }
@@ -79,7 +80,7 @@ OpTest gather(const Shape& x,
   return {.name = (elements ? "elements " : "slices ") + to_string(indices) + " of " +
                   to_string(x) + " along " + std::to_string(axis),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId from = type == DType::kI32 ? builder.input("x", x, DType::kI32)
                                                           : builder.activation_tensor("x", x);
                 const TensorId at = builder.input("indices", indices, DType::kI32);

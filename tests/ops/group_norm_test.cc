@@ -17,16 +17,16 @@ namespace {
 
 // Calls body(index of x, channel) for all elements of a group of a sample.
 template <typename Body>
-void for_each_element(const GroupNormShape& s, int64_t sample, int64_t group, Body&& body) {
+void for_each_element(const graph::GroupNormShape& s, int64_t sample, int64_t group, Body&& body) {
   for (int64_t p = 0; p < s.pixels; ++p) {
     for (int64_t c = group * s.group_channels(); c < (group + 1) * s.group_channels(); ++c)
       body((sample * s.pixels + p) * s.channels + c, c);
   }
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = GroupNormForward<double>::of(call);
-  const GroupNormShape& s = op.shape;
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::GroupNormForward<double>::of(call);
+  const graph::GroupNormShape& s = op.shape;
   const auto count = static_cast<double>(s.pixels * s.group_channels());
   for (int64_t i = 0; i < s.samples * s.groups; ++i) {
     double mean = 0, variance = 0;
@@ -42,9 +42,9 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = GroupNormBackward<double>::of(call);
-  const GroupNormShape& s = op.shape;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::GroupNormBackward<double>::of(call);
+  const graph::GroupNormShape& s = op.shape;
   const auto count = static_cast<double>(s.pixels * s.group_channels());
   for (int64_t c = 0; c < s.channels; ++c) {
     if (op.d_gamma != nullptr) op.d_gamma[c] = 0;
@@ -69,31 +69,31 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kGroupNorm, "double", reference_forward},
-    {OpKind::kGroupNormBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kGroupNorm, "double", reference_forward},
+    {graph::OpKind::kGroupNormBackward, "double", reference_backward},
 };
 
 // Inputs lie in [1, 3), a mean of two standard deviations and more: cancellation would show. A channel's
 // sum in a part is a chain over its pixels; what leaves it is brought together in doubles.
 constexpr double kLow = 1, kHigh = 3;
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  const auto group_of = [&](const GroupNormShape& s) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  const auto group_of = [&](const graph::GroupNormShape& s) {
     return i / (s.pixels * s.channels) * s.groups + i % s.channels / s.group_channels();
   };
-  if (expected.kind() == OpKind::kGroupNorm) {
-    const auto op = GroupNormForward<double>::of(expected);
+  if (expected.kind() == graph::OpKind::kGroupNorm) {
+    const auto op = graph::GroupNormForward<double>::of(expected);
     const double sums = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 16;
-    if (output == GroupNormOut::kY) {
+    if (output == graph::GroupNormOut::kY) {
       const double y = std::abs(op.y[i]), rstd = op.rstd[group_of(op.shape)];
       return {sums * (1 + y) * (1 + rstd), y};
     }
-    return {output == GroupNormOut::kMean ? sums : sums * op.rstd[i] * (1 + op.rstd[i]), 0};
+    return {output == graph::GroupNormOut::kMean ? sums : sums * op.rstd[i] * (1 + op.rstd[i]), 0};
   }
-  const auto op = GroupNormBackward<double>::of(expected);
+  const auto op = graph::GroupNormBackward<double>::of(expected);
   const double chain = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 8;
-  if (output == GroupNormBackwardOut::kDX) {
+  if (output == graph::GroupNormBackwardOut::kDX) {
     // g is below 9; xhat is wrong by its mean's error, and enters d_x twice, with rstd.
     const double rstd = op.rstd[group_of(op.shape)], slope = (1 + rstd) * (1 + rstd);
     return {10 * chain * slope, std::abs(op.d_x[i])};
@@ -102,13 +102,13 @@ Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
   double rstd = 1;  // of any group
   for (int64_t k = 0; k < op.shape.samples * op.shape.groups; ++k)
     rstd = std::max(rstd, op.rstd[k]);
-  return {chain * 3 * terms * (output == GroupNormBackwardOut::kDGamma ? rstd : 1), 0};
+  return {chain * 3 * terms * (output == graph::GroupNormBackwardOut::kDGamma ? rstd : 1), 0};
 }
 
 OpTest group_norm(const Shape& shape, int64_t groups, bool with_gamma, bool with_beta) {
   return {.name = "group_norm of " + std::to_string(groups) + " groups in " + to_string(shape),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", shape);
                 const auto row = [&](const char* name, bool there) {
                   return there ? builder.parameter(name, {shape.columns()}, {}, false) : kNoTensor;
@@ -162,11 +162,12 @@ TEST(GroupNormTest, PartsFarApartAreBroughtTogether) {
   apart.value = [](const std::string&, int64_t i) {
     return 1 + static_cast<double>(i % 13) / 13 + (i < 2048 * 8 ? 0 : 1000);
   };
-  apart.tolerance = [](const OpCall& expected, OutputName output, int64_t i) {
+  apart.tolerance = [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
     const double size = std::abs(expected.output<double>(output)[i]);
-    const double rounded =
-        output == GroupNormOut::kY ? 2 + 2 * size : 8 + size;  // of inputs in the stored type
-    return Tolerance{32 * (1 + size), rounded * (output == GroupNormOut::kMean ? 600 : 1)};
+    const double rounded = output == graph::GroupNormOut::kY
+                               ? 2 + 2 * size
+                               : 8 + size;  // of inputs in the stored type
+    return Tolerance{32 * (1 + size), rounded * (output == graph::GroupNormOut::kMean ? 600 : 1)};
   };
   check_on_all_devices(apart);
 }

@@ -15,8 +15,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = ImageNormalize<double>::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::ImageNormalize<double>::of(call);
   const int64_t each = op.pixels * op.channels;
   const int64_t valid = std::min(op.images, call.lane().valid_rows);
   for (int64_t i = 0; i < op.images * each; ++i) {
@@ -29,7 +29,8 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kImageNormalize, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kImageNormalize, "double", reference}};
 
 struct Case {
   int64_t images, pixels, channels;
@@ -38,31 +39,32 @@ struct Case {
 };
 
 OpTest image_normalize(const Case& at) {
-  ImageNormalizeAttributes attributes{{0.485f, 0.456f, 0.406f, 0.1f, 0.5f, 0.2f, 0.3f},
-                                      {0.229f, 0.224f, 0.225f, 2.0f, 0.25f, 0.5f, 0.3f}};
+  graph::ImageNormalizeAttributes attributes{{0.485f, 0.456f, 0.406f, 0.1f, 0.5f, 0.2f, 0.3f},
+                                             {0.229f, 0.224f, 0.225f, 2.0f, 0.25f, 0.5f, 0.3f}};
   attributes.mean.resize(static_cast<size_t>(at.channels));
   attributes.std.resize(static_cast<size_t>(at.channels));
-  return {.name = "image_normalize of " + std::to_string(at.images) + " images, " +
-                  std::to_string(at.valid) + " valid, of " + std::to_string(at.pixels) +
-                  " pixels of " + std::to_string(at.channels) + ", mix " + std::to_string(at.mix),
-          .build =
-              [=](GraphBuilder& builder) {
-                const TensorId x =
-                    builder.input("x", {at.images, 1, at.pixels, at.channels}, DType::kU8);
-                ops::image_normalize(builder, "y", x, attributes);
-              },
-          .reference = kReference,
-          .cpu = cpu::kCpuImageNormalize,
-          .cuda = cuda::kCudaImageNormalize,
-          // Values up to 3; what is mixed, the factors and the sum are rounded once each.
-          .tolerance =
-              [](const OpCall& expected, OutputName, int64_t i) {
-                return Tolerance{8, std::abs(expected.output<double>(ImageNormalizeOut::kY)[i])};
-              },
-          .gradients = 0,
-          .value = [](const std::string&,
-                      int64_t i) { return static_cast<double>((i * i * 37 + i * 11) % 256); },
-          .lane = {.valid_rows = at.valid, .mix = at.mix}};
+  return {
+      .name = "image_normalize of " + std::to_string(at.images) + " images, " +
+              std::to_string(at.valid) + " valid, of " + std::to_string(at.pixels) + " pixels of " +
+              std::to_string(at.channels) + ", mix " + std::to_string(at.mix),
+      .build =
+          [=](graph::GraphBuilder& builder) {
+            const TensorId x =
+                builder.input("x", {at.images, 1, at.pixels, at.channels}, DType::kU8);
+            ops::image_normalize(builder, "y", x, attributes);
+          },
+      .reference = kReference,
+      .cpu = cpu::kCpuImageNormalize,
+      .cuda = cuda::kCudaImageNormalize,
+      // Values up to 3; what is mixed, the factors and the sum are rounded once each.
+      .tolerance =
+          [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+            return Tolerance{8, std::abs(expected.output<double>(graph::ImageNormalizeOut::kY)[i])};
+          },
+      .gradients = 0,
+      .value = [](const std::string&,
+                  int64_t i) { return static_cast<double>((i * i * 37 + i * 11) % 256); },
+      .lane = {.valid_rows = at.valid, .mix = at.mix}};
 }
 
 TEST(ImageNormalizeTest, MatchesTheReferenceOnAllDevices) {

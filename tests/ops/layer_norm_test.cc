@@ -15,8 +15,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference_forward(const OpCall& call) {
-  const auto op = LayerNormForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::LayerNormForward<double>::of(call);
   const auto columns = static_cast<double>(op.columns);
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
@@ -36,8 +36,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = LayerNormBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::LayerNormBackward<double>::of(call);
   const auto columns = static_cast<double>(op.columns);
   for (int64_t c = 0; c < op.columns; ++c) {
     op.d_gamma[c] = 0;
@@ -62,9 +62,9 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kLayerNorm, "double", reference_forward},
-    {OpKind::kLayerNormBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kLayerNorm, "double", reference_forward},
+    {graph::OpKind::kLayerNormBackward, "double", reference_backward},
 };
 
 // Inputs lie in [1, 3), a mean of two standard deviations and more: cancellation would show. The
@@ -74,30 +74,30 @@ constexpr double kLow = 1, kHigh = 3;
 
 double sum_error(int64_t n) { return 6 + static_cast<double>(n) / 64; }
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kLayerNorm) {
-    const auto op = LayerNormForward<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kLayerNorm) {
+    const auto op = graph::LayerNormForward<double>::of(expected);
     const double sums = 6 * sum_error(op.columns);
     // Of x + delta, up to 6, rounded to what is stored; where there is one.
     const double rounded = op.delta != nullptr ? 6 : 0;
-    if (output == LayerNormOut::kY) {
+    if (output == graph::LayerNormOut::kY) {
       const double y = std::abs(op.y[i]), rstd = op.rstd[i / op.columns];
       const double slope = 3 * rstd * (1 + y);  // of y, by x
       return {sums * (1 + y + slope), y + rounded * slope};
     }
-    if (output == LayerNormOut::kSum) return {1, std::abs(op.sum[i])};
-    if (output == LayerNormOut::kMean) return {sums, rounded};
+    if (output == graph::LayerNormOut::kSum) return {1, std::abs(op.sum[i])};
+    if (output == graph::LayerNormOut::kMean) return {sums, rounded};
     const double slope = op.rstd[i] * (1 + op.rstd[i]);
     return {sums * slope, rounded * slope};
   }
-  const auto op = LayerNormBackward<double>::of(expected);
+  const auto op = graph::LayerNormBackward<double>::of(expected);
   const double sums = sum_error(op.columns);
-  if (output == LayerNormBackwardOut::kDSum) {
+  if (output == graph::LayerNormBackwardOut::kDSum) {
     // g is below 9. xhat is wrong by its mean's error, and enters d_sum twice, with rstd.
     const double rstd = op.rstd[i / op.columns], slope = (1 + rstd) * (1 + 4 * rstd);
     return {30 * sums * slope * std::max(1.0, slope / 50), std::abs(op.d_sum[i])};
   }
-  if (output == LayerNormBackwardOut::kDGamma) {
+  if (output == graph::LayerNormBackwardOut::kDGamma) {
     double terms = 0;
     for (int64_t row = 0; row < op.rows; ++row) terms += 3 * (1 + 6 * op.rstd[row]);
     return {(sums + static_cast<double>(op.rows) / 8) * terms, 0};
@@ -109,7 +109,7 @@ OpTest layer_norm(int64_t rows, int64_t columns, bool residual, bool with_beta) 
   return {.name = "layer_norm (" + std::to_string(rows) + ", " + std::to_string(columns) + ")" +
                   (residual ? " of a sum" : "") + (with_beta ? " with beta" : ""),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, columns});
                 const TensorId delta =
                     residual ? builder.activation_tensor("delta", {rows, columns}) : kNoTensor;
@@ -156,9 +156,9 @@ TEST(LayerNormTest, RowsOfEqualElementsGiveBeta) {
   OpTest equal = layer_norm(1, 40, false, true);
   equal.low = equal.high = 3.5;
   equal.gradients = 0;
-  equal.tolerance = [](const OpCall&, OutputName output, int64_t) {
+  equal.tolerance = [](const graph::OpCall&, graph::OutputName output, int64_t) {
     // rstd is some 316; the rest is exact, but for the reference's own rounding.
-    return Tolerance{output == LayerNormOut::kRstd ? 800 : 1e-3, 0};
+    return Tolerance{output == graph::LayerNormOut::kRstd ? 800 : 1e-3, 0};
   };
   check_on_all_devices(equal);
 }

@@ -16,8 +16,8 @@ namespace lockstep::test {
 namespace {
 
 // The gradient of a row's logits, not scaled; adds its loss. Zeros where the row does not count.
-std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
-                                 const LaneContext& lane,
+std::vector<double> row_gradient(const graph::LinearCrossEntropy<double>& op,
+                                 const graph::LaneContext& lane,
                                  int64_t row,
                                  double* statistics) {
   const int64_t classes = op.shape.outputs, inputs = op.shape.inputs;
@@ -53,8 +53,8 @@ std::vector<double> row_gradient(const LinearCrossEntropy<double>& op,
   return g;
 }
 
-void reference(const OpCall& call) {
-  const auto op = LinearCrossEntropy<double>::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::LinearCrossEntropy<double>::of(call);
   const int64_t rows = op.shape.rows, classes = op.shape.outputs, inputs = op.shape.inputs;
   std::fill_n(op.statistics, 4, 0.0);
   if (op.d_weight != nullptr) std::fill_n(op.d_weight, classes * inputs, 0.0);
@@ -75,22 +75,23 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kLinearCrossEntropy, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kLinearCrossEntropy, "double", reference}};
 
 // Inputs and weights are uniform in [-1, 1), so a logit has a standard deviation of sqrt(K) / 3 and
 // is below sqrt(K) + 1, or 2 with a bias. As a sum of K products it is known to some K / 4 roundings
 // of floats, and then rounded to what tensors store. A probability has the logits' error as a
 // relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
 // d_bias those of the rows add up.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  const auto op = LinearCrossEntropy<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  const auto op = graph::LinearCrossEntropy<double>::of(expected);
   const auto inputs = static_cast<double>(op.shape.inputs);
   const auto rows = static_cast<double>(op.shape.rows);
   const double logit = std::sqrt(inputs) + 1, floats = 8 + inputs / 4;
   const double scale = expected.lane().gradient_scale;
-  if (output == LinearCrossEntropyOut::kStatistics)
+  if (output == graph::LinearCrossEntropyOut::kStatistics)
     return i == 0 ? Tolerance{rows * 2 * floats, rows * 2 * logit} : Tolerance{0, 0};
-  if (output == LinearCrossEntropyOut::kDX)
+  if (output == graph::LinearCrossEntropyOut::kDX)
     return {scale * 4 * (floats + std::sqrt(static_cast<double>(op.shape.outputs))),
             scale * 4 * (logit + 1) + std::abs(op.d_x[i])};
   return {scale * rows * (floats + rows / 8), scale * rows * 2 * (logit + 1)};
@@ -109,7 +110,7 @@ OpTest head(const HeadSizes& at, float smoothing, bool training = true) {
               std::to_string(at.chunk) + (at.bias ? ", bias" : "") +
               (training ? "" : ", evaluation"),
       .build =
-          [=](GraphBuilder& builder) {
+          [=](graph::GraphBuilder& builder) {
             const TensorId x = builder.activation_tensor("x", {1, at.rows, at.inputs});
             const TensorId targets = builder.input("targets", {1, at.rows}, DType::kI32);
             const TensorId weight = builder.parameter("weight", {at.classes, at.inputs}, {}, false);
@@ -168,7 +169,7 @@ TEST(LinearCrossEntropyTest, HasNoGradientOfAFrozenWeight) {
   for (const int64_t chunk : {8, 64}) {
     OpTest test = head({40, 16, 50, chunk}, 0.1f);
     test.name += ", frozen";
-    test.build = [build = test.build](GraphBuilder& builder) {
+    test.build = [build = test.build](graph::GraphBuilder& builder) {
       build(builder);
       builder[builder.graph().parameters[0]].frozen = true;
     };

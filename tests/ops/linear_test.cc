@@ -27,7 +27,7 @@ struct Sum {
   double value = 0, size = 0;
 };
 
-Sum output_sum(const LinearForward<double>& op, int64_t m, int64_t n) {
+Sum output_sum(const graph::LinearForward<double>& op, int64_t m, int64_t n) {
   Sum sum;
   for (int64_t k = 0; k < op.shape.inputs; ++k)
     sum.add(op.x[m * op.shape.inputs + k] * op.weight[n * op.shape.inputs + k]);
@@ -35,28 +35,28 @@ Sum output_sum(const LinearForward<double>& op, int64_t m, int64_t n) {
   return sum;
 }
 
-Sum input_gradient_sum(const LinearBackward<double>& op, int64_t m, int64_t k) {
+Sum input_gradient_sum(const graph::LinearBackward<double>& op, int64_t m, int64_t k) {
   Sum sum;
   for (int64_t n = 0; n < op.shape.outputs; ++n)
     sum.add(op.d_y[m * op.stride + n] * op.weight[n * op.shape.inputs + k]);
   return sum;
 }
 
-Sum weight_gradient_sum(const LinearBackward<double>& op, int64_t n, int64_t k) {
+Sum weight_gradient_sum(const graph::LinearBackward<double>& op, int64_t n, int64_t k) {
   Sum sum;
   for (int64_t m = 0; m < op.shape.rows; ++m)
     sum.add(op.d_y[m * op.stride + n] * op.x[m * op.shape.inputs + k]);
   return sum;
 }
 
-Sum bias_gradient_sum(const LinearBackward<double>& op, int64_t n) {
+Sum bias_gradient_sum(const graph::LinearBackward<double>& op, int64_t n) {
   Sum sum;
   for (int64_t m = 0; m < op.shape.rows; ++m) sum.add(op.d_y[m * op.stride + n]);
   return sum;
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = LinearForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::LinearForward<double>::of(call);
   for (int64_t m = 0; m < op.shape.rows; ++m) {
     for (int64_t n = 0; n < op.shape.outputs; ++n) {
       const double sum = output_sum(op, m, n).value;
@@ -66,8 +66,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = LinearBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::LinearBackward<double>::of(call);
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; op.d_x != nullptr && i < rows * inputs; ++i) {
     op.d_x[i] = input_gradient_sum(op, i / inputs, i % inputs).value;
@@ -80,16 +80,16 @@ void reference_backward(const OpCall& call) {
     op.d_bias[n] = (op.accumulate_bias ? op.d_bias[n] : 0) + bias_gradient_sum(op, n).value;
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kLinear, "double", reference_forward},
-    {OpKind::kLinearBackward, "double", reference_backward},
-    {OpKind::kActivationBackward, "double", activation_backward_reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kLinear, "double", reference_forward},
+    {graph::OpKind::kLinearBackward, "double", reference_backward},
+    {graph::OpKind::kActivationBackward, "double", activation_backward_reference},
 };
 
 // Of a sum of so many products, in units of its terms' sizes: half a rounding for each. With bf16x3
 // six roundings for each chunk of 32, those of the chains within it and what the products leave
 // out; floats stay far within that, as their errors cancel.
-double sum_error(const OpCall& call, int64_t terms) {
+double sum_error(const graph::OpCall& call, int64_t terms) {
   if (call.bf16x3()) return 3.0 * static_cast<double>((terms + 31) / 32) + 10;
   return 0.5 * static_cast<double>(terms + 1);
 }
@@ -97,51 +97,51 @@ double sum_error(const OpCall& call, int64_t terms) {
 constexpr double kSteepest = 1.13;  // of all activations
 constexpr Tolerance kUntouched = {0, 1};
 
-Tolerance forward_tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  const auto op = LinearForward<double>::of(expected);
-  const int64_t stride = output == LinearOut::kY ? op.stride : op.shape.outputs;
+Tolerance forward_tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  const auto op = graph::LinearForward<double>::of(expected);
+  const int64_t stride = output == graph::LinearOut::kY ? op.stride : op.shape.outputs;
   if (i % stride >= op.shape.outputs) return kUntouched;
   const Sum sum = output_sum(op, i / stride, i % stride);
   const double pre = std::abs(sum.value);
   // An activation's own error is some ulp of |y| <= |pre| + 1; it may read the rounded sum.
   const double floats = (kSteepest * sum_error(expected, op.shape.inputs + 1) + 8) * (sum.size + 1);
-  return {floats, output == LinearOut::kPre ? pre : std::abs(op.y[i]) + kSteepest * pre};
+  return {floats, output == graph::LinearOut::kPre ? pre : std::abs(op.y[i]) + kSteepest * pre};
 }
 
-Tolerance backward_tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  const auto op = LinearBackward<double>::of(expected);
+Tolerance backward_tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  const auto op = graph::LinearBackward<double>::of(expected);
   const auto [rows, inputs, outputs] = op.shape;
-  if (output == LinearBackwardOut::kDX) {
+  if (output == graph::LinearBackwardOut::kDX) {
     const Sum sum = input_gradient_sum(op, i / inputs, i % inputs);
     const double error = sum_error(expected, outputs) * sum.size, size = std::abs(sum.value);
     if (op.saved == nullptr) return {error, size};
     return {kSteepest * error + 32 * size, std::abs(op.d_x[i]) + kSteepest * size};
   }
   // One more for what was there before, which is below 1.
-  const Sum sum = output == LinearBackwardOut::kDWeight
+  const Sum sum = output == graph::LinearBackwardOut::kDWeight
                       ? weight_gradient_sum(op, i / inputs, i % inputs)
                       : bias_gradient_sum(op, i);
   return {sum_error(expected, rows + 1) * (sum.size + 1), 0};
 }
 
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kLinear) return forward_tolerance(expected, output, i);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kLinear) return forward_tolerance(expected, output, i);
   return backward_tolerance(expected, output, i);
 }
 
 // ---- The tests ----
 
-std::string describe(const LinearShape& s) {
+std::string describe(const graph::LinearShape& s) {
   return std::to_string(s.rows) + " x " + std::to_string(s.inputs) + " -> " +
          std::to_string(s.outputs);
 }
 
-OpTest linear(const LinearShape& s, bool bias, Activation activation) {
+OpTest linear(const graph::LinearShape& s, bool bias, Activation activation) {
   return {
       .name = "linear " + describe(s) + (bias ? " with bias" : "") + ", activation " +
               std::to_string(static_cast<int>(activation)),
       .build =
-          [=](GraphBuilder& builder) {
+          [=](graph::GraphBuilder& builder) {
             const TensorId x = builder.activation_tensor("x", {s.rows, s.inputs});
             const TensorId weight = builder.parameter("weight", {s.outputs, s.inputs}, {}, false);
             ops::linear(builder,
@@ -172,22 +172,22 @@ constexpr Activation kActivations[] = {Activation::kNone,
 
 // Sizes around the CPU's tile, its few-rows kernel (at most 8 rows), a strip (192 outputs), a chunk
 // of rows (512) and a depth block (768).
-constexpr LinearShape kShapes[] = {{1, 1, 1},
-                                   {1, 70, 100},
-                                   {2, 5, 33},
-                                   {4, 17, 40},
-                                   {5, 785, 70},
-                                   {8, 64, 200},
-                                   {9, 20, 10},
-                                   {16, 50, 97},
-                                   {17, 800, 12},
-                                   {32, 64, 32},
-                                   {33, 31, 110},
-                                   {40, 770, 205},
-                                   {70, 13, 200},
-                                   {130, 40, 37},
-                                   {193, 20, 230},
-                                   {515, 6, 201}};
+constexpr graph::LinearShape kShapes[] = {{1, 1, 1},
+                                          {1, 70, 100},
+                                          {2, 5, 33},
+                                          {4, 17, 40},
+                                          {5, 785, 70},
+                                          {8, 64, 200},
+                                          {9, 20, 10},
+                                          {16, 50, 97},
+                                          {17, 800, 12},
+                                          {32, 64, 32},
+                                          {33, 31, 110},
+                                          {40, 770, 205},
+                                          {70, 13, 200},
+                                          {130, 40, 37},
+                                          {193, 20, 230},
+                                          {515, 6, 201}};
 
 TEST(LinearTest, ReferenceMatchesFiniteDifferences) {
   for (const Activation activation : kActivations) {
@@ -197,7 +197,7 @@ TEST(LinearTest, ReferenceMatchesFiniteDifferences) {
 }
 
 TEST(LinearTest, MatchesTheReferenceInEverySize) {
-  for (const LinearShape& s : kShapes) {
+  for (const graph::LinearShape& s : kShapes) {
     check_on_all_devices(on_the_cpu(linear(s, false, Activation::kNone)));
     check_on_all_devices(on_the_cpu(linear(s, true, Activation::kGeluTanh)));
   }
@@ -218,17 +218,17 @@ TEST(LinearTest, MatchesTheReferenceWithEveryActivation) {
 
 // Sizes around its tiles (16), panels and pairs of tiles (32), blocks of rows and of the depth.
 TEST(LinearTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
-  const auto check = [](const LinearShape& s, Activation activation) {
+  const auto check = [](const graph::LinearShape& s, Activation activation) {
     OpTest test = on_the_cpu(linear(s, true, activation));
     test.bf16x3 = true;
     check_on_all_devices(test);
   };
-  for (const LinearShape& s : {LinearShape{1, 70, 100},
-                               {5, 785, 70},
-                               {17, 33, 12},
-                               {33, 31, 110},
-                               {40, 1600, 205},
-                               {515, 64, 33}})
+  for (const graph::LinearShape& s : {graph::LinearShape{1, 70, 100},
+                                      {5, 785, 70},
+                                      {17, 33, 12},
+                                      {33, 31, 110},
+                                      {40, 1600, 205},
+                                      {515, 64, 33}})
     check(s, Activation::kGeluTanh);
   for (const Activation activation : {Activation::kNone, Activation::kRelu})
     check({33, 70, 50}, activation);
@@ -236,7 +236,7 @@ TEST(LinearTest, MatchesTheReferenceWithThreeBfloat16Numbers) {
 
 TEST(LinearTest, ReadsImagesAsRows) {
   OpTest test = linear({4, 30, 7}, true, Activation::kRelu);
-  test.build = [](GraphBuilder& builder) {
+  test.build = [](graph::GraphBuilder& builder) {
     const TensorId x = builder.activation_tensor("x", {4, 3, 2, 5});
     ops::linear(builder,
                 "y",
@@ -252,24 +252,26 @@ TEST(LinearTest, ReadsImagesAsRows) {
 TEST(LinearTest, LeavesThePaddingOfRows) {
   OpTest test = linear({9, 12, 21}, true, Activation::kNone);
   test.cpu = {};
-  test.build = [build = test.build](GraphBuilder& builder) {
+  test.build = [build = test.build](graph::GraphBuilder& builder) {
     build(builder);
-    builder[builder.graph().ops.back().outputs[LinearOut::kY]].padded_columns = 24;
+    builder[builder.graph().ops.back().outputs[graph::LinearOut::kY]].padded_columns = 24;
   };
   check_on_all_devices(test);
 }
 
 // What other ops make of linear_backward: one that adds to gradients, has no d_x, or multiplies it
 // by the derivative of the activation before.
-OpTest backward(const LinearShape& s, bool d_x, const LinearBackwardAttributes& attributes) {
+OpTest backward(const graph::LinearShape& s,
+                bool d_x,
+                const graph::LinearBackwardAttributes& attributes) {
   OpTest test = linear(s, true, Activation::kNone);
   test.name += ", backward";
   test.gradients = 0;
-  test.build = [=](GraphBuilder& builder) {
+  test.build = [=](graph::GraphBuilder& builder) {
     const TensorId d_weight = builder.statistics_tensor("d_weight", {s.outputs, s.inputs});
     const Shape x = {s.rows, s.inputs};
     builder.append(
-        {OpKind::kLinearBackward,
+        {graph::OpKind::kLinearBackward,
          "linear",
          {builder.activation_tensor("d_y", {s.rows, s.outputs}),
           builder.activation_tensor("x", x),
@@ -288,7 +290,7 @@ OpTest backward(const LinearShape& s, bool d_x, const LinearBackwardAttributes& 
 TEST(LinearTest, AddsToGradients) {
   for (const bool weight : {false, true}) {
     for (const bool bias : {false, true}) {
-      for (const LinearShape& s : {LinearShape{5, 3, 2}, {33, 24, 40}})
+      for (const graph::LinearShape& s : {graph::LinearShape{5, 3, 2}, {33, 24, 40}})
         check_on_all_devices(
             backward(s, true, {.accumulate_weight = weight, .accumulate_bias = bias}));
     }
@@ -314,10 +316,10 @@ TEST(LinearTest, MultipliesByTheDerivativeOfTheActivationBefore) {
 // Frozen weights: no d_weight, and then x is not read.
 TEST(LinearTest, HasNoGradientOfAFrozenWeight) {
   for (const bool bias : {false, true}) {
-    for (const LinearShape& s : {LinearShape{5, 3, 2}, {33, 24, 40}}) {
+    for (const graph::LinearShape& s : {graph::LinearShape{5, 3, 2}, {33, 24, 40}}) {
       OpTest test = linear(s, bias, Activation::kGeluTanh);
       test.name += ", frozen";
-      test.build = [build = test.build](GraphBuilder& builder) {
+      test.build = [build = test.build](graph::GraphBuilder& builder) {
         build(builder);
         builder[builder.graph().parameters[0]].frozen = true;
       };
@@ -331,8 +333,8 @@ TEST(LinearTest, HasNoGradientOfAFrozenWeight) {
 // ---- Bits ----
 
 // Each output by one chain of fused multiply-adds of floats, and the bias.
-void chains_forward(const OpCall& call) {
-  const auto op = LinearForward<double>::of(call);
+void chains_forward(const graph::OpCall& call) {
+  const auto op = graph::LinearForward<double>::of(call);
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * outputs; ++i) {
     float sum = 0;
@@ -344,8 +346,8 @@ void chains_forward(const OpCall& call) {
   }
 }
 
-void chains_backward(const OpCall& call) {
-  const auto op = LinearBackward<double>::of(call);
+void chains_backward(const graph::OpCall& call) {
+  const auto op = graph::LinearBackward<double>::of(call);
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * inputs; ++i) {
     float sum = 0;
@@ -370,20 +372,22 @@ void chains_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kChains[] = {
-    {OpKind::kLinear, "chains", chains_forward},
-    {OpKind::kLinearBackward, "chains", chains_backward},
+constexpr exec::Implementation kChains[] = {
+    {graph::OpKind::kLinear, "chains", chains_forward},
+    {graph::OpKind::kLinearBackward, "chains", chains_backward},
 };
 
 // So the bits of a row do not depend on the other rows: generating one token at a time gives what a
 // whole sequence gives.
 TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
-  for (const LinearShape& s : kShapes) {
+  for (const graph::LinearShape& s : kShapes) {
     for (const bool bias : {false, true}) {
       OpTest test = on_the_cpu(linear(s, bias, Activation::kNone));
       test.reference = kChains;
       test.needs_fma = true;
-      test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 0}; };
+      test.tolerance = [](const graph::OpCall&, graph::OutputName, int64_t) {
+        return Tolerance{0, 0};
+      };
       check_on_all_devices(test);
     }
   }

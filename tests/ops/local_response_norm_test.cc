@@ -18,7 +18,7 @@ namespace {
 double scale_of(const double* x,
                 int64_t channels,
                 int64_t c,
-                const LocalResponseNormAttributes& a) {
+                const graph::LocalResponseNormAttributes& a) {
   double sum = 0;
   for (int64_t k = c - a.size / 2; k < c - a.size / 2 + a.size; ++k) {
     if (k >= 0 && k < channels) sum += x[k] * x[k];
@@ -26,17 +26,17 @@ double scale_of(const double* x,
   return a.k + a.alpha / static_cast<double>(a.size) * sum;
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = LocalResponseNormForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::LocalResponseNormForward<double>::of(call);
   for (int64_t i = 0; i < op.rows * op.channels; ++i) {
     const int64_t c = i % op.channels;
     op.y[i] = op.x[i] / std::pow(scale_of(op.x + i - c, op.channels, c, op.window), op.window.beta);
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = LocalResponseNormBackward<double>::of(call);
-  const LocalResponseNormAttributes& a = op.window;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::LocalResponseNormBackward<double>::of(call);
+  const graph::LocalResponseNormAttributes& a = op.window;
   std::fill_n(op.d_x, op.rows * op.channels, 0.0);
   for (int64_t i = 0; i < op.rows * op.channels; ++i) {
     const int64_t c = i % op.channels, row = i - c;
@@ -50,22 +50,22 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kLocalResponseNorm, "double", reference_forward},
-    {OpKind::kLocalResponseNormBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kLocalResponseNorm, "double", reference_forward},
+    {graph::OpKind::kLocalResponseNormBackward, "double", reference_backward},
 };
 
 // Inputs are below 2; a power is an exponential of a logarithm.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   const double size = std::abs(expected.output<double>(output)[i]);
-  return {expected.kind() == OpKind::kLocalResponseNorm ? 16.0 : 32.0, size};
+  return {expected.kind() == graph::OpKind::kLocalResponseNorm ? 16.0 : 32.0, size};
 }
 
-OpTest norm(int64_t rows, int64_t channels, const LocalResponseNormAttributes& window) {
+OpTest norm(int64_t rows, int64_t channels, const graph::LocalResponseNormAttributes& window) {
   return {.name = "local_response_norm of " + std::to_string(window.size) + " channels in (" +
                   std::to_string(rows) + ", " + std::to_string(channels) + ")",
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, channels});
                 ops::local_response_norm(builder, "y", x, window);
               },
@@ -77,7 +77,7 @@ OpTest norm(int64_t rows, int64_t channels, const LocalResponseNormAttributes& w
           .high = 2};
 }
 
-const LocalResponseNormAttributes kWindows[] = {
+const graph::LocalResponseNormAttributes kWindows[] = {
     {5, 0.5f, 0.75f, 2}, {4, 1.0f, 0.75f, 1}, {3, 0.7f, 0.5f, 1}, {1, 0.3f, 0.75f, 1}};
 
 TEST(LocalResponseNormTest, ReferenceMatchesFiniteDifferences) {

@@ -15,19 +15,19 @@ namespace lockstep::test {
 namespace {
 
 // The part of a column of y, or of a row of B; null: none.
-const LoraPart* part_of_column(const std::vector<LoraPart>& parts, int64_t column) {
-  for (const LoraPart& part : parts)
+const graph::LoraPart* part_of_column(const std::vector<graph::LoraPart>& parts, int64_t column) {
+  for (const graph::LoraPart& part : parts)
     if (column >= part.column && column < part.column + part.rows) return &part;
   return nullptr;
 }
 
-void reference(const OpCall& call) {
-  const auto op = LoraAdd<double>::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::LoraAdd<double>::of(call);
   const auto [rows, outputs, inner, rank] = op.sizes;
-  const std::vector<LoraPart> parts = parts_of(*op.attributes, rank);
+  const std::vector<graph::LoraPart> parts = graph::parts_of(*op.attributes, rank);
   for (int64_t i = 0; i < rows * outputs; ++i) {
     op.out[i] = op.y[i];
-    const LoraPart* const part = part_of_column(parts, i % outputs);
+    const graph::LoraPart* const part = part_of_column(parts, i % outputs);
     if (part == nullptr) continue;
     const int64_t row = part->row + i % outputs - part->column;
     for (int64_t k = 0; k < rank; ++k)
@@ -36,11 +36,11 @@ void reference(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = LoraAddBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::LoraAddBackward<double>::of(call);
   const auto [rows, outputs, inner, rank] = op.sizes;
   const double scale = op.attributes->scale;
-  for (const LoraPart& part : parts_of(*op.attributes, rank)) {
+  for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {
     for (int64_t k = 0; k < rank; ++k) {
       for (int64_t m = 0; op.d_h != nullptr && m < rows; ++m) {
         double sum = 0;
@@ -59,50 +59,50 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kLoraAdd, "double", reference},
-    {OpKind::kLoraAddBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kLoraAdd, "double", reference},
+    {graph::OpKind::kLoraAddBackward, "double", reference_backward},
 };
 
 // All values are below 1, the scale is 2: a sum of n products is below 2 n, each of its roundings is
 // half an ulp of that at most, and far less of most. What is stored is h times the scale, whose rounding
 // every product has, and the result.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t) {
-  const auto sizes = LoraSizes::of(expected.input_shape(LoraAddIn::kY),
-                                   expected.input_shape(LoraAddIn::kH),
-                                   expected.input_shape(LoraAddIn::kB));
-  const auto terms = static_cast<double>(expected.kind() == OpKind::kLoraAdd ? sizes.rank
-                                         : output == LoraAddBackwardOut::kDH ? sizes.outputs
-                                                                             : sizes.rows);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
+  const auto sizes = graph::LoraSizes::of(expected.input_shape(graph::LoraAddIn::kY),
+                                          expected.input_shape(graph::LoraAddIn::kH),
+                                          expected.input_shape(graph::LoraAddIn::kB));
+  const auto terms = static_cast<double>(expected.kind() == graph::OpKind::kLoraAdd ? sizes.rank
+                                         : output == graph::LoraAddBackwardOut::kDH ? sizes.outputs
+                                                                                    : sizes.rows);
   return {(terms + 2) * (terms + 2), 4 * (terms + 2)};
 }
 
 struct Case {
   int64_t rows, outputs, rank;
-  std::vector<OutputRows> parts;
+  std::vector<graph::OutputRows> parts;
 };
 
 OpTest lora(const Case& at, bool accumulate = false) {
   int64_t b_rows = 0;
-  for (const OutputRows& part : at.parts) b_rows += part.rows;
+  for (const graph::OutputRows& part : at.parts) b_rows += part.rows;
   const auto inner = at.rank * static_cast<int64_t>(at.parts.size());
   return {.name = "lora_add " + std::to_string(at.rows) + " x " + std::to_string(at.outputs) +
                   " of rank " + std::to_string(at.rank) + " in " + std::to_string(at.parts.size()) +
                   " parts",
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId y = builder.activation_tensor("y", {at.rows, at.outputs});
                 const TensorId h = builder.activation_tensor("h", {at.rows, inner});
                 const TensorId b = builder.parameter("b", {b_rows, at.rank}, {}, false);
                 if (accumulate)
                   builder[b].gradient = builder.tensor(
-                      "d_b", builder.shape(b), DType::kF32, Role::kParameterGradient);
+                      "d_b", builder.shape(b), DType::kF32, graph::Role::kParameterGradient);
                 const TensorId out = builder.activation_tensor("out", {at.rows, at.outputs});
-                builder.append({OpKind::kLoraAdd,
+                builder.append({graph::OpKind::kLoraAdd,
                                 "lora",
                                 {y, h, b},
                                 {out},
-                                LoraAttributes{.scale = 2, .parts = at.parts}});
+                                graph::LoraAttributes{.scale = 2, .parts = at.parts}});
               },
           .reference = kReference,
           .cpu = cpu::kCpuLora,
@@ -129,7 +129,7 @@ TEST(LoraTest, MatchesTheReferenceOnAllDevices) {
     check_on_all_devices(lora(at, /*accumulate=*/true));
     OpTest frozen = lora(at);
     frozen.name += ", B frozen";
-    frozen.build = [build = frozen.build](GraphBuilder& builder) {
+    frozen.build = [build = frozen.build](graph::GraphBuilder& builder) {
       build(builder);
       builder[builder.graph().parameters[0]].frozen = true;
     };

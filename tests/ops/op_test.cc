@@ -17,8 +17,8 @@ namespace {
 
 // ---- The graph ----
 
-const Implementation* find_reference(const OpTest& test, OpKind kind) {
-  for (const Implementation& row : test.reference) {
+const exec::Implementation* find_reference(const OpTest& test, graph::OpKind kind) {
+  for (const exec::Implementation& row : test.reference) {
     if (row.kind == kind) return &row;
   }
   return nullptr;
@@ -26,49 +26,50 @@ const Implementation* find_reference(const OpTest& test, OpKind kind) {
 
 // The op, what stands before it, and the ops of its backward rule.
 struct OpGraph {
-  Graph graph;                     // without ops where there is nothing to do
+  graph::Graph graph;              // without ops where there is nothing to do
   size_t op = 0;                   // its place in the graph
   std::vector<bool> given;         // by tensor: an input, which no op that is run writes
-  OpOutputs d_outputs;             // by output of the op
+  graph::OpOutputs d_outputs;      // by output of the op
   std::vector<TensorId> d_inputs;  // by input
 
-  const Op& forward() const { return graph.ops[op]; }
+  const graph::Op& forward() const { return graph.ops[op]; }
 };
 
 bool is_float(DType type) { return type != DType::kI32 && type != DType::kU8; }
 
 // A root of differentiation: its gradient, an output, lies over its first input.
-bool is_loss(const Graph& graph, const Op& op) {
-  return op.outputs[LossOut::kStatistics] == graph.result &&
+bool is_loss(const graph::Graph& graph, const graph::Op& op) {
+  return op.outputs[graph::LossOut::kStatistics] == graph.result &&
          graph[graph.result].dtype == DType::kF64;
 }
 
 OpGraph make_graph(const OpTest& test, DType compute) {
-  GraphOptions options(test.gradients > 0 ? Purpose::kTraining : Purpose::kInference);
+  graph::GraphOptions options(test.gradients > 0 ? graph::Purpose::kTraining
+                                                 : graph::Purpose::kInference);
   options.compute = compute;
   options.lanes = test.lanes;
   options.logits_alignment = test.logits_alignment;
   options.class_weights = test.class_weights;
   options.bf16x3 = test.bf16x3;
-  GraphBuilder builder(options);
+  graph::GraphBuilder builder(options);
   test.build(builder);
   OpGraph made;
   if (builder.graph().ops.empty()) return made;  // nothing to do in this type
   if (builder.graph().result == kNoTensor) builder.keep(builder.graph().ops.back().outputs.first());
   made.graph = std::move(builder).finish();
-  Graph& graph = made.graph;
+  graph::Graph& graph = made.graph;
   const size_t last = graph.ops.size() - 1;
   made.op = last;
   if (is_loss(graph, graph.ops[last]) && test.gradients > 0) {
-    GradientBuilder(graph, {}).add_loss_gradients(graph.ops[last]);
+    graph::GradientBuilder(graph, {}).add_loss_gradients(graph.ops[last]);
   } else if (test.gradients > 0) {
-    const Op op = graph.ops[last];  // a copy: appending moves the vector
-    GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
+    const graph::Op op = graph.ops[last];  // a copy: appending moves the vector
+    graph::GradientBuilder gradients(graph, std::vector<bool>(graph.tensors.size(), true));
     for (const TensorId output : op.outputs) {
       const bool passes = made.d_outputs.size() < test.gradients && output != kNoTensor;
       made.d_outputs.push_back(passes ? gradients.new_gradient(output) : kNoTensor);
     }
-    made.d_inputs = schema_of(op.kind).backward(gradients, op, made.d_outputs);
+    made.d_inputs = graph::schema_of(op.kind).backward(gradients, op, made.d_outputs);
     for (size_t k = 0; k < op.inputs.size(); ++k) {
       const TensorId input = op.inputs.at(k);  // perhaps a parameter, which has its own gradient
       if (input != kNoTensor && made.d_inputs[k] == kNoTensor)
@@ -76,7 +77,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
     }
   }
   made.given.assign(graph.tensors.size(), true);
-  for (const Op& op : graph.ops) {
+  for (const graph::Op& op : graph.ops) {
     if (find_reference(test, op.kind) == nullptr) continue;
     for (const TensorId id : op.outputs) {
       if (id != kNoTensor) made.given[static_cast<size_t>(id)] = false;
@@ -88,7 +89,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
 // ---- Memory ----
 
 // Of rows with their padding.
-int64_t elements_of(const Tensor& tensor) {
+int64_t elements_of(const graph::Tensor& tensor) {
   return static_cast<int64_t>(tensor.bytes() / size_of(tensor.dtype));
 }
 
@@ -127,8 +128,9 @@ using Bytes = std::vector<std::byte>;
 class Arrays {
  public:
   // doubles: whatever floats the tensors store, these are.
-  Arrays(const Graph& graph, bool doubles, int64_t offset) : graph_(graph), doubles_(doubles) {
-    for (const Tensor& tensor : graph.tensors) {
+  Arrays(const graph::Graph& graph, bool doubles, int64_t offset)
+      : graph_(graph), doubles_(doubles) {
+    for (const graph::Tensor& tensor : graph.tensors) {
       const auto size = static_cast<int64_t>(size_of(type_of(tensor)));
       memory_.emplace_back(elements_of(tensor) * size, offset * size);
       pointers_.push_back(memory_.back().data());
@@ -171,11 +173,11 @@ class Arrays {
   }
 
  private:
-  DType type_of(const Tensor& tensor) const {
+  DType type_of(const graph::Tensor& tensor) const {
     return doubles_ && is_float(tensor.dtype) ? DType::kF64 : tensor.dtype;
   }
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   bool doubles_;
   std::deque<Guarded<std::byte>> memory_;
   std::vector<std::byte*> pointers_;
@@ -185,7 +187,7 @@ class Arrays {
 void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
   for (size_t id = 0; id < of.graph.tensors.size(); ++id) {
     if (!of.given[id]) continue;
-    const Tensor& tensor = of.graph.tensors[id];
+    const graph::Tensor& tensor = of.graph.tensors[id];
     std::vector<double> values(static_cast<size_t>(elements_of(tensor)));
     fill_uniform(values, test.low, test.high, id + 1);
     for (size_t i = 0; test.value && i < values.size(); ++i)
@@ -196,11 +198,14 @@ void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
 
 // ---- Runs ----
 
-OpCall run_reference(const OpTest& test, const Graph& graph, const Op& op, const Arrays& arrays) {
-  const OpCall call(graph, op, arrays.pointers(), nullptr, test.lane, nullptr);
-  const Implementation* const reference = find_reference(test, op.kind);
+graph::OpCall run_reference(const OpTest& test,
+                            const graph::Graph& graph,
+                            const graph::Op& op,
+                            const Arrays& arrays) {
+  const graph::OpCall call(graph, op, arrays.pointers(), nullptr, test.lane, nullptr);
+  const exec::Implementation* const reference = find_reference(test, op.kind);
   if (reference == nullptr) {
-    ADD_FAILURE() << "no reference of " << name_of(op.kind);
+    ADD_FAILURE() << "no reference of " << graph::name_of(op.kind);
     std::abort();
   }
   reference->run(call);
@@ -219,7 +224,7 @@ double half_spacing(DType type) {
 double half_least(DType type) { return type == DType::kF16 ? 0x1p-25 : 0; }
 
 // The bytes of all outputs.
-Bytes outputs_of(const Op& op, const Arrays& arrays) {
+Bytes outputs_of(const graph::Op& op, const Arrays& arrays) {
   Bytes all;
   for (const TensorId id : op.outputs) {
     if (id == kNoTensor) continue;
@@ -237,14 +242,15 @@ class Comparison {
         compute_(compute),
         of_(make_graph(test, compute)),
         offset_(offset),
-        where_(test.name + " in " + name_of(compute) + " on " + device.name +
+        where_(test.name + " in " + lockstep::name_of(compute) + " on " + device.name +
                (offset > 0 ? ", odd addresses" : "")),
         arrays_(of_.graph, false, offset),
         expected_(of_.graph, true, 0) {
     if (of_.graph.ops.empty()) return;
-    const Op& op = of_.forward();
+    const graph::Op& op = of_.forward();
     if (is_loss(of_.graph, op) && op.outputs.size() > 1) {
-      const TensorId over = op.outputs[LossOut::kGradient], x = op.inputs[LossIn::kPrediction];
+      const TensorId over = op.outputs[graph::LossOut::kGradient],
+                     x = op.inputs[graph::LossIn::kPrediction];
       for (Arrays* arrays : {&arrays_, &expected_}) arrays->lay_over(over, x);
     }
     fill_inputs(test, of_, arrays_);
@@ -252,9 +258,9 @@ class Comparison {
 
   // Each op goes on from what the device has made of those before it.
   void check() {
-    for (const Op& op : of_.graph.ops) {
+    for (const graph::Op& op : of_.graph.ops) {
       bool known = false;
-      for (const Implementation& implementation : device_.implementations(test_)) {
+      for (const exec::Implementation& implementation : device_.implementations(test_)) {
         if (implementation.kind != op.kind) continue;
         known = true;
         if (can_run(op, implementation)) check(op, implementation);
@@ -266,15 +272,15 @@ class Comparison {
   }
 
  private:
-  bool can_run(const Op& op, const Implementation& implementation) const {
-    if (!implementation.supports(OpCall(of_.graph, op))) return false;
+  bool can_run(const graph::Op& op, const exec::Implementation& implementation) const {
+    if (!implementation.supports(graph::OpCall(of_.graph, op))) return false;
     // Libraries are given arrays that begin on boundaries.
     return implementation.available == nullptr ||
            (offset_ == 0 && device_.available(implementation, of_.graph, op));
   }
 
   // Of an op of another test, such as the backward pass of an activation.
-  void take_from_reference(const Op& op) {
+  void take_from_reference(const graph::Op& op) {
     for (const TensorId id : op.inputs) {
       if (id != kNoTensor) expected_.write(id, arrays_.read(id));
     }
@@ -284,8 +290,8 @@ class Comparison {
     }
   }
 
-  void check(const Op& op, const Implementation& implementation) {
-    SCOPED_TRACE(where_ + ": " + name_of(op.kind) + " by " + implementation.name);
+  void check(const graph::Op& op, const exec::Implementation& implementation) {
+    SCOPED_TRACE(where_ + ": " + graph::name_of(op.kind) + " by " + implementation.name);
     inputs_.clear();
     for (const TensorId id : op.inputs) {
       if (id != kNoTensor) inputs_.push_back({id, arrays_.read(id)});
@@ -305,7 +311,7 @@ class Comparison {
 
   // The inputs, over which some may be written, and what an op finds where it writes: it may add to
   // it.
-  void prepare(const Op& op, Arrays& arrays) const {
+  void prepare(const graph::Op& op, Arrays& arrays) const {
     for (const auto& [id, values] : inputs_) arrays.write(id, values);
     for (const TensorId id : op.outputs) {
       if (id == kNoTensor || arrays.lies_over_input(id)) continue;
@@ -315,9 +321,9 @@ class Comparison {
     }
   }
 
-  void run(const Op& op, const Implementation& implementation, Arrays& arrays) {
+  void run(const graph::Op& op, const exec::Implementation& implementation, Arrays& arrays) {
     prepare(op, arrays);
-    const size_t bytes = implementation.workspace_bytes(OpCall(of_.graph, op));
+    const size_t bytes = implementation.workspace_bytes(graph::OpCall(of_.graph, op));
     // Libraries ask for much, which is kept for all ways.
     if (workspace_ == nullptr || workspace_->size() != static_cast<int64_t>(bytes))
       workspace_ = std::make_unique<Guarded<std::byte>>(static_cast<int64_t>(bytes));
@@ -326,9 +332,9 @@ class Comparison {
   }
 
   // With the reference, on the same inputs.
-  void compare(const Op& op) {
+  void compare(const graph::Op& op) {
     prepare(op, expected_);
-    const OpCall expected = run_reference(test_, of_.graph, op, expected_);
+    const graph::OpCall expected = run_reference(test_, of_.graph, op, expected_);
     for (size_t k = 0; k < op.outputs.size(); ++k) {
       const TensorId id = op.outputs.at(k);
       if (id == kNoTensor) continue;
@@ -336,7 +342,7 @@ class Comparison {
           arrays_.read(id),
           expected_.read(id),
           [&](int64_t i) {
-            const Tolerance tolerance = test_.tolerance(expected, OutputName::at(k), i);
+            const Tolerance tolerance = test_.tolerance(expected, graph::OutputName::at(k), i);
             return kEps * tolerance.floats + half_spacing(compute_) * tolerance.stored +
                    half_least(compute_);
           },
@@ -349,9 +355,9 @@ class Comparison {
   };
 
   // Over each input that the schema names, and over each two of them at once.
-  void check_in_place(const Op& op, const Implementation& implementation) {
+  void check_in_place(const graph::Op& op, const exec::Implementation& implementation) {
     std::vector<Place> places;
-    for (const auto& [out, in] : schema_of(op.kind).in_place) {
+    for (const auto& [out, in] : graph::schema_of(op.kind).in_place) {
       const TensorId output = op.outputs[out], input = op.inputs[in];
       if (is_loss(of_.graph, op) || output == kNoTensor || input == kNoTensor ||
           of_.graph[output].dtype != of_.graph[input].dtype ||
@@ -368,8 +374,8 @@ class Comparison {
     }
   }
 
-  void check_over(const Op& op,
-                  const Implementation& implementation,
+  void check_over(const graph::Op& op,
+                  const exec::Implementation& implementation,
                   const std::vector<Place>& places) {
     Arrays over(of_.graph, false, offset_);
     for (const Place& place : places) over.lay_over(place.output, place.input);
@@ -392,13 +398,13 @@ class Comparison {
 };
 
 std::vector<OpDevice> cpu_devices() {
-  const auto plain_run = [](const Implementation& implementation,
-                            const Graph& graph,
-                            const Op& op,
+  const auto plain_run = [](const exec::Implementation& implementation,
+                            const graph::Graph& graph,
+                            const graph::Op& op,
                             std::byte* const* tensors,
                             std::byte* workspace,
-                            const LaneContext& lane) {
-    implementation.run(OpCall(graph, op, tensors, workspace, lane, nullptr));
+                            const graph::LaneContext& lane) {
+    implementation.run(graph::OpCall(graph, op, tensors, workspace, lane, nullptr));
   };
   const auto way = [](std::string name, int64_t target, int threads) {
     return Way{name + ", " + std::to_string(threads) + " threads",
@@ -454,17 +460,18 @@ std::vector<double> first_output_of_reference(const OpTest& test) {
 
 void check_gradient_of_reference(const OpTest& test) {
   OpGraph of = make_graph(test, DType::kF32);
-  const Graph& graph = of.graph;
+  const graph::Graph& graph = of.graph;
   Arrays arrays(graph, true, 0);
   fill_inputs(test, of, arrays);
-  const Op& forward = of.forward();
-  for (const Op& op : graph.ops) run_reference(test, graph, op, arrays);
+  const graph::Op& forward = of.forward();
+  for (const graph::Op& op : graph.ops) run_reference(test, graph, op, arrays);
 
   std::vector<std::pair<TensorId, std::vector<double>>> checked;  // input, its gradient
   const bool loss = is_loss(graph, forward);
   for (size_t k = 1; loss && k < forward.outputs.size(); ++k) {  // of parameters behind the target
-    const bool first = OutputName::at(k) == LossOut::kGradient;
-    const TensorId input = first ? forward.inputs[LossIn::kPrediction] : forward.inputs.at(k);
+    const bool first = graph::OutputName::at(k) == graph::LossOut::kGradient;
+    const TensorId input =
+        first ? forward.inputs[graph::LossIn::kPrediction] : forward.inputs.at(k);
     checked.push_back({input, arrays.read(forward.outputs.at(k))});
   }
   for (size_t k = 0; !loss && k < forward.inputs.size(); ++k) {
@@ -482,7 +489,7 @@ void check_gradient_of_reference(const OpTest& test) {
       run_reference(test, graph, forward, arrays);
       if (loss)
         return test.lane.gradient_scale *
-               arrays.read(forward.outputs[LossOut::kStatistics])[kLossSum];
+               arrays.read(forward.outputs[graph::LossOut::kStatistics])[graph::kLossSum];
       double sum = 0;
       for (size_t k = 0; k < forward.outputs.size(); ++k) {
         const TensorId given = of.d_outputs.at(k);

@@ -27,10 +27,11 @@ struct OpTest {
   std::string name;
   // Appends the op, last, with what it needs. Ops that `reference` does not have, such as those that
   // the executor does itself, are not run: what they would write is an input.
-  std::function<void(GraphBuilder& builder)> build;
-  Implementations reference, cpu, cuda;
+  std::function<void(graph::GraphBuilder& builder)> build;
+  exec::Implementations reference, cpu, cuda;
   // Of element i of an output; `expected` is the reference's call, after it has run.
-  std::function<Tolerance(const OpCall& expected, OutputName output, int64_t i)> tolerance;
+  std::function<Tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i)>
+      tolerance;
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
   // A loss has its gradient among its outputs, which lies over its first input, where this is 1.
   size_t gradients = 1;
@@ -44,7 +45,7 @@ struct OpTest {
   // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.
   double low = -1, high = 1;
   std::function<double(const std::string& tensor, int64_t i)> value = nullptr;
-  LaneContext lane = {.seed = 3, .step = 5, .lane = 1, .valid_rows = 1 << 30};
+  graph::LaneContext lane = {.seed = 3, .step = 5, .lane = 1, .valid_rows = 1 << 30};
 };
 
 // Runs the graph's ops and those of the last one's backward rule on every device, and compares what

@@ -12,8 +12,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = PackedTokens::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::PackedTokens::of(call);
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t t = 0; t < op.time; ++t) {
       for (int64_t part = 0; part < op.rows; ++part)
@@ -23,7 +23,7 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kPackedTokens, "loop", reference}};
+constexpr exec::Implementation kReference[] = {{graph::OpKind::kPackedTokens, "loop", reference}};
 
 TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
   for (const auto& [batch, rows, first] : {std::tuple(1, 3, 0), {3, 3, 0}, {1, 4, 0}, {3, 4, 5}}) {
@@ -31,7 +31,7 @@ TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
       check_on_all_devices(
           {.name = "packed_tokens T " + std::to_string(time),
            .build =
-               [batch = batch, rows = rows, first = first, time](GraphBuilder& builder) {
+               [batch = batch, rows = rows, first = first, time](graph::GraphBuilder& builder) {
                  ops::packed_tokens(
                      builder, builder.input("packed", {batch, rows, time}, DType::kI32), first);
                },
@@ -39,7 +39,7 @@ TEST(PackedTokensTest, MatchesTheReferenceOnAllDevices) {
            .cpu = cpu::kCpuPackedTokens,
            .cuda = cuda::kCudaPackedTokens,
            .tolerance =
-               [](const OpCall&, OutputName, int64_t) {
+               [](const graph::OpCall&, graph::OutputName, int64_t) {
                  return Tolerance{0, 0};
                },
            .gradients = 0,

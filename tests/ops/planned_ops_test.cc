@@ -10,25 +10,25 @@
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/graph/op_kind.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 TEST(PlannedOps, AreThoseOfTheBackend) {
-  std::map<OpKind, int> rows;  // of each kind, among the implementations
-  for (const Implementations& of_op : {
+  std::map<graph::OpKind, int> rows;  // of each kind, among the implementations
+  for (const exec::Implementations& of_op : {
 #define OP(stem, Stem) cuda::kCuda##Stem,
 #define CUDA_OP OP
 #include "runtime/graph/ops.def"
        }) {
-    for (const Implementation& row : of_op) ++rows[row.kind];
+    for (const exec::Implementation& row : of_op) ++rows[row.kind];
   }
-  const OpSet& planned = cuda::planned_ops();
-  for (int k = 0; k < static_cast<int>(OpKind::kCount); ++k) {
-    const auto kind = static_cast<OpKind>(k);
-    if (kind == OpKind::kGatherLanes) continue;  // the executor's
-    EXPECT_EQ(planned.has(kind), rows.count(kind) == 1) << name_of(kind);
+  const exec::OpSet& planned = cuda::planned_ops();
+  for (int k = 0; k < static_cast<int>(graph::OpKind::kCount); ++k) {
+    const auto kind = static_cast<graph::OpKind>(k);
+    if (kind == graph::OpKind::kGatherLanes) continue;  // the executor's
+    EXPECT_EQ(planned.has(kind), rows.count(kind) == 1) << graph::name_of(kind);
   }
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test

@@ -14,8 +14,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = PointwiseLoss<double>::of(call);
+void reference(const graph::OpCall& call) {
+  const auto op = graph::PointwiseLoss<double>::of(call);
   std::fill_n(op.statistics, 4, 0.0);
   const auto outputs = static_cast<double>(op.outputs);
   for (int64_t i = 0; i < op.rows * op.outputs; ++i) {
@@ -38,20 +38,20 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kBinaryCrossEntropy, "double", reference},
-    {OpKind::kMeanSquaredError, "double", reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kBinaryCrossEntropy, "double", reference},
+    {graph::OpKind::kMeanSquaredError, "double", reference},
 };
 
 // Predictions lie in (-range, range), targets in [0, 1), every other one at an end of it.
-OpTest loss(OpKind kind, int64_t rows, int64_t outputs, double range) {
-  return {.name = std::string(name_of(kind)) + " of (" + std::to_string(rows) + ", " +
+OpTest loss(graph::OpKind kind, int64_t rows, int64_t outputs, double range) {
+  return {.name = std::string(graph::name_of(kind)) + " of (" + std::to_string(rows) + ", " +
                   std::to_string(outputs) + ") up to " + std::to_string(range),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, outputs});
                 const TensorId t = builder.input("targets", {rows, outputs}, DType::kF32);
-                if (kind == OpKind::kMeanSquaredError) {
+                if (kind == graph::OpKind::kMeanSquaredError) {
                   ops::mean_squared_error(builder, x, t);
                 } else {
                   ops::binary_cross_entropy(builder, x, t);
@@ -60,10 +60,11 @@ OpTest loss(OpKind kind, int64_t rows, int64_t outputs, double range) {
           .reference = kReference,
           .cpu = cpu::kCpuPointwiseLosses,
           .cuda = cuda::kCudaPointwiseLosses,
-          .tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
-            const auto op = PointwiseLoss<double>::of(expected);
+          .tolerance =
+              [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
+            const auto op = graph::PointwiseLoss<double>::of(expected);
             const double scale = expected.lane().gradient_scale;
-            if (output == LossOut::kGradient) {
+            if (output == graph::LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]);
               return {8 * (d_x + scale / static_cast<double>(outputs)), d_x};
             }
@@ -82,10 +83,11 @@ OpTest loss(OpKind kind, int64_t rows, int64_t outputs, double range) {
           .lane = {.valid_rows = rows, .gradient_scale = 0.25f}};
 }
 
-class PointwiseLossTest : public testing::TestWithParam<OpKind> {};
+class PointwiseLossTest : public testing::TestWithParam<graph::OpKind> {};
 INSTANTIATE_TEST_SUITE_P(All,
                          PointwiseLossTest,
-                         testing::Values(OpKind::kBinaryCrossEntropy, OpKind::kMeanSquaredError));
+                         testing::Values(graph::OpKind::kBinaryCrossEntropy,
+                                         graph::OpKind::kMeanSquaredError));
 
 TEST_P(PointwiseLossTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(loss(GetParam(), 3, 7, 2));
@@ -108,12 +110,14 @@ TEST_P(PointwiseLossTest, MatchesTheReferenceOnAllDevices) {
 
 // Also of targets between the classes.
 TEST(BinaryCrossEntropyTest, WeightsOfClassesMatchTheReferenceOnAllDevices) {
-  OpTest test = loss(OpKind::kBinaryCrossEntropy, 40, 1, 3);
+  OpTest test = loss(graph::OpKind::kBinaryCrossEntropy, 40, 1, 3);
   test.class_weights = {0.25f, 3.0f};
   test.lane.valid_rows = 33;
   const auto tolerance = test.tolerance;
-  test.tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
-    if (output == LossOut::kStatistics && i == 1) return {40, 0};  // weights of targets, 33 of them
+  test.tolerance =
+      [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
+    if (output == graph::LossOut::kStatistics && i == 1)
+      return {40, 0};  // weights of targets, 33 of them
     const Tolerance plain = tolerance(expected, output, i);
     return {4 * plain.floats, plain.stored};
   };
@@ -133,13 +137,13 @@ TEST_P(PointwiseLossTest, NanReachesTheLoss) {
 
 TEST(BinaryCrossEntropyTest, ConfidentRightAnswersKeepTheirTinyLoss) {
   for (const double x : {10.0, 20.0, 40.0}) {
-    OpTest test = loss(OpKind::kBinaryCrossEntropy, 2, 1, 1);
+    OpTest test = loss(graph::OpKind::kBinaryCrossEntropy, 2, 1, 1);
     test.value = [=](const std::string& tensor, int64_t i) {
       return tensor == "x" ? (i == 0 ? x : -x) : (i == 0 ? 1.0 : 0.0);
     };
     test.gradients = 0;
-    test.tolerance = [](const OpCall& expected, OutputName, int64_t i) {
-      return Tolerance{8 * expected.output<double>(LossOut::kStatistics)[i], 0};
+    test.tolerance = [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+      return Tolerance{8 * expected.output<double>(graph::LossOut::kStatistics)[i], 0};
     };
     check_on_all_devices(test);
   }

@@ -18,15 +18,15 @@
 namespace lockstep::test {
 namespace {
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
-constexpr Implementation kReference[] = {
-    {OpKind::kPointwise, "double", pointwise_reference},
-    {OpKind::kReduce, "double", reduce_reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kPointwise, "double", pointwise_reference},
+    {graph::OpKind::kReduce, "double", reduce_reference},
 };
 
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  const auto op = PointwiseForward<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  const auto op = graph::PointwiseForward<double>::of(expected);
   const PointwiseElement element = pointwise_element(op, i);
   return {element.error, std::abs(element.value)};
 }
@@ -37,18 +37,19 @@ struct Input {
 };
 
 OpTest pointwise_test(const std::string& name,
-                      const PointwiseProgram& program,
+                      const graph::PointwiseProgram& program,
                       const std::vector<Input>& inputs,
                       bool integers = false) {
   return {.name = name,
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 std::vector<TensorId> tensors;
                 for (const Input& input : inputs) {
                   const std::string x = "x" + std::to_string(tensors.size());
                   tensors.push_back(
-                      input.integer ? builder.tensor(x, input.shape, DType::kI32, Role::kActivation)
-                                    : builder.activation_tensor(x, input.shape));
+                      input.integer
+                          ? builder.tensor(x, input.shape, DType::kI32, graph::Role::kActivation)
+                          : builder.activation_tensor(x, input.shape));
                 }
                 ops::pointwise(builder, "y", tensors, program, integers);
               },
@@ -58,10 +59,10 @@ OpTest pointwise_test(const std::string& name,
           .tolerance = tolerance};
 }
 
-PointwiseProgram program_of(F function) {
-  PointwiseProgram program;
+graph::PointwiseProgram program_of(F function) {
+  graph::PointwiseProgram program;
   int operands[3] = {-1, -1, -1};
-  for (int k = 0; k < operand_count(function); ++k) operands[k] = program.input(k);
+  for (int k = 0; k < graph::operand_count(function); ++k) operands[k] = program.input(k);
   program.append(function, operands[0], operands[1], operands[2]);
   return program;
 }
@@ -70,7 +71,7 @@ OpTest function_test(const FunctionCase& of, int64_t n) {
   OpTest test = pointwise_test(
       "function " + std::to_string(static_cast<int>(of.function)),
       program_of(of.function),
-      std::vector<Input>(static_cast<size_t>(operand_count(of.function)), Input{{n}}));
+      std::vector<Input>(static_cast<size_t>(graph::operand_count(of.function)), Input{{n}}));
   test.low = of.low;
   test.high = of.high;
   if (!of.slope) test.gradients = 0;
@@ -89,7 +90,7 @@ TEST_P(PointwiseFunctionTest, DerivativeMatchesFiniteDifferences) {
   if (function().slope) {
     check_gradient_of_reference(function_test(function(), 50));
   } else {
-    for (int k = 0; k < operand_count(function().function); ++k)
+    for (int k = 0; k < graph::operand_count(function().function); ++k)
       EXPECT_FALSE(program_of(function().function).derivative(k).has_value());
   }
 }
@@ -103,28 +104,30 @@ TEST_P(PointwiseFunctionTest, TreatsNanInfinityAndZeroAsTheReferenceDoes) {
   constexpr double kValues[] = {
       std::numeric_limits<double>::quiet_NaN(), kInf, -kInf, 0, 1, -1, 2, -0.5, 3};
   const F f = function().function;
-  PointwiseProgram program;  // infinities become numbers, which can be compared
+  graph::PointwiseProgram program;  // infinities become numbers, which can be compared
   int operands[3] = {-1, -1, -1};
-  for (int k = 0; k < operand_count(f); ++k) operands[k] = program.input(k);
+  for (int k = 0; k < graph::operand_count(f); ++k) operands[k] = program.input(k);
   const int y = program.append(f, operands[0], operands[1], operands[2]);
   const int beyond = program.append(F::kMul, program.append(F::kSign, y), program.constant(77));
   program.append(F::kWhere, program.append(F::kIsInf, y), beyond, y);
-  const int64_t n = f == F::kWhere ? 729 : operand_count(f) == 2 ? 81 : 9;
+  const int64_t n = f == F::kWhere ? 729 : graph::operand_count(f) == 2 ? 81 : 9;
   OpTest test =
       pointwise_test("function " + std::to_string(static_cast<int>(f)),
                      program,
-                     std::vector<Input>(static_cast<size_t>(operand_count(f)), Input{{n}}));
+                     std::vector<Input>(static_cast<size_t>(graph::operand_count(f)), Input{{n}}));
   test.gradients = 0;
   test.value = [=](const std::string& tensor, int64_t i) {
     return kValues[(tensor == "x0" ? i : tensor == "x1" ? i / 9 : i / 81) % 9];
   };
-  test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{800, 80}; };
+  test.tolerance = [](const graph::OpCall&, graph::OutputName, int64_t) {
+    return Tolerance{800, 80};
+  };
   check_on_all_devices(test);
 }
 
 // x0 sigmoid(x0) + x1 tanh(x2): values are needed after others have been computed.
-PointwiseProgram chain() {
-  PointwiseProgram program;
+graph::PointwiseProgram chain() {
+  graph::PointwiseProgram program;
   const int a = program.input(0);
   const int gate = program.append(F::kMul, a, program.append(F::kSigmoid, a));
   const int t = program.append(F::kTanh, program.input(2));
@@ -162,7 +165,7 @@ TEST(PointwiseTest, ManyElementsOnManyThreads) {
 }
 
 TEST(PointwiseTest, ReadsAndWritesIntegers) {
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   const int both = program.append(F::kMul, program.input(0), program.input(1));
   program.append(F::kSub, both, program.constant(0.5f));
   OpTest test = pointwise_test("integers", program, {{{33, 5}}, {{5}, true}});
@@ -187,12 +190,13 @@ TEST(PointwiseTest, ReadsHalfAsManyIntegersAsItWritesNumbersOfTwoBytes) {
 
 TEST(PointwiseTest, InputsThatAreTheSameTensorOrAreNotRead) {
   OpTest test = pointwise_test("square", program_of(F::kMul), {{{40}}});
-  test.build = [](GraphBuilder& builder) {
+  test.build = [](graph::GraphBuilder& builder) {
     const TensorId x = builder.activation_tensor("x", {40});
     const TensorId shape = builder.activation_tensor("shape", {3, 1});
     ops::pointwise(builder, "y", {x, x, shape}, program_of(F::kMul));
     EXPECT_EQ(builder.graph().ops.back().inputs, std::vector<TensorId>{x});
-    EXPECT_EQ(builder.shape(builder.graph().ops.back().outputs[PointwiseOut::kY]), Shape({3, 40}));
+    EXPECT_EQ(builder.shape(builder.graph().ops.back().outputs[graph::PointwiseOut::kY]),
+              Shape({3, 40}));
   };
   check_on_all_devices(test);
   check_gradient_of_reference(test);
@@ -218,8 +222,8 @@ TEST(PointwiseTest, LargeExponentsAnglesAndTailsKeepTheirAccuracy) {
     test.gradients = 0;
     test.low = -factor;
     test.high = factor;
-    test.tolerance = [&](const OpCall& expected, OutputName, int64_t i) {
-      const auto op = PointwiseForward<double>::of(expected);
+    test.tolerance = [&](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+      const auto op = graph::PointwiseForward<double>::of(expected);
       return Tolerance{
           error * std::abs(pointwise_element(op, i).value) + (error == 4 && factor > 1e3), 0};
     };

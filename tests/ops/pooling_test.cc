@@ -23,7 +23,7 @@ bool meets(int64_t i, int64_t count, int64_t p, int64_t size) {
 }
 
 template <typename F>
-void each_adaptive_tap(const PoolShape& s, F f) {
+void each_adaptive_tap(const graph::PoolShape& s, F f) {
   for (int64_t out = 0; out < s.images * s.out_height * s.out_width * s.channels; ++out) {
     const int64_t c = out % s.channels, column = out / s.channels % s.out_width,
                   row = out / s.channels / s.out_width % s.out_height,
@@ -39,8 +39,8 @@ void each_adaptive_tap(const PoolShape& s, F f) {
 
 // Calls f(element of y, tap of its window, element of x) for all taps that are on the image.
 template <typename F>
-void each_tap(const PoolShape& s, F f) {
-  const PoolAttributes& w = s.window;
+void each_tap(const graph::PoolShape& s, F f) {
+  const graph::PoolAttributes& w = s.window;
   if (w.adaptive) return each_adaptive_tap(s, f);
   int64_t out = 0;
   for (int64_t place = 0; place < s.images * s.out_height * s.out_width; ++place) {
@@ -58,13 +58,13 @@ void each_tap(const PoolShape& s, F f) {
   }
 }
 
-int64_t inputs_of(const PoolShape& s) { return s.images * s.height * s.width * s.channels; }
-int64_t outputs_of(const PoolShape& s) {
+int64_t inputs_of(const graph::PoolShape& s) { return s.images * s.height * s.width * s.channels; }
+int64_t outputs_of(const graph::PoolShape& s) {
   return s.images * s.out_height * s.out_width * s.channels;
 }
 
-void max_pool(const OpCall& call) {
-  const auto op = PoolForward<double>::of(call);
+void max_pool(const graph::OpCall& call) {
+  const auto op = graph::PoolForward<double>::of(call);
   std::vector<int64_t> best(static_cast<size_t>(outputs_of(op.shape)), -1);
   each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
     int64_t& largest = best[static_cast<size_t>(out)];
@@ -75,8 +75,8 @@ void max_pool(const OpCall& call) {
   });
 }
 
-void max_pool_backward(const OpCall& call) {
-  const auto op = PoolBackward<double>::of(call);
+void max_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::PoolBackward<double>::of(call);
   std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
     if (op.place[out] == tap) op.d_x[in] += op.d_y[out];
@@ -84,10 +84,10 @@ void max_pool_backward(const OpCall& call) {
 }
 
 // What each window's sum is divided by.
-std::vector<double> divisors(const PoolShape& s) {
+std::vector<double> divisors(const graph::PoolShape& s) {
   std::vector<double> pixels(static_cast<size_t>(outputs_of(s)), 0);
   each_tap(s, [&](int64_t out, int64_t, int64_t) { ++pixels[static_cast<size_t>(out)]; });
-  const PoolAttributes& w = s.window;
+  const graph::PoolAttributes& w = s.window;
   if (!w.count_include_pad || w.adaptive) return pixels;
   // Every place of the window that is not beyond the padding.
   const int64_t bottom = s.height + (w.behind.height < 0 ? w.padding.height : w.behind.height),
@@ -104,8 +104,8 @@ std::vector<double> divisors(const PoolShape& s) {
   return pixels;
 }
 
-void avg_pool(const OpCall& call) {
-  const auto op = PoolForward<double>::of(call);
+void avg_pool(const graph::OpCall& call) {
+  const auto op = graph::PoolForward<double>::of(call);
   const std::vector<double> count = divisors(op.shape);
   std::fill_n(op.y, outputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
@@ -113,8 +113,8 @@ void avg_pool(const OpCall& call) {
   });
 }
 
-void avg_pool_backward(const OpCall& call) {
-  const auto op = PoolBackward<double>::of(call);
+void avg_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::PoolBackward<double>::of(call);
   const std::vector<double> count = divisors(op.shape);
   std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
@@ -122,46 +122,46 @@ void avg_pool_backward(const OpCall& call) {
   });
 }
 
-void global_avg_pool(const OpCall& call) {
-  const auto op = GlobalAvgPoolForward<double>::of(call);
+void global_avg_pool(const graph::OpCall& call) {
+  const auto op = graph::GlobalAvgPoolForward<double>::of(call);
   std::fill_n(op.y, op.images * op.channels, 0.0);
   for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
     op.y[i / op.channels / op.pixels * op.channels + i % op.channels] +=
         op.x[i] / static_cast<double>(op.pixels);
 }
 
-void global_avg_pool_backward(const OpCall& call) {
-  const auto op = GlobalAvgPoolBackward<double>::of(call);
+void global_avg_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::GlobalAvgPoolBackward<double>::of(call);
   for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
     op.d_x[i] = op.d_y[i / op.channels / op.pixels * op.channels + i % op.channels] /
                 static_cast<double>(op.pixels);
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kMaxPool, "double", max_pool},
-    {OpKind::kMaxPoolBackward, "double", max_pool_backward},
-    {OpKind::kAvgPool, "double", avg_pool},
-    {OpKind::kAvgPoolBackward, "double", avg_pool_backward},
-    {OpKind::kGlobalAvgPool, "double", global_avg_pool},
-    {OpKind::kGlobalAvgPoolBackward, "double", global_avg_pool_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kMaxPool, "double", max_pool},
+    {graph::OpKind::kMaxPoolBackward, "double", max_pool_backward},
+    {graph::OpKind::kAvgPool, "double", avg_pool},
+    {graph::OpKind::kAvgPoolBackward, "double", avg_pool_backward},
+    {graph::OpKind::kGlobalAvgPool, "double", global_avg_pool},
+    {graph::OpKind::kGlobalAvgPoolBackward, "double", global_avg_pool_backward},
 };
 
 // Inputs are below 4 in size, and a window has some 25 of them, the largest image 1089.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kMaxPool) return {0, 0};
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kMaxPool) return {0, 0};
   const double size = std::abs(expected.output<double>(output)[i]);
   switch (expected.kind()) {
-    case OpKind::kMaxPoolBackward: return {16, size};
+    case graph::OpKind::kMaxPoolBackward: return {16, size};
     default: return {64, size};
   }
 }
 
 enum class Kind { kMax, kAvg, kGlobalAvg, kAdaptiveAvg };
 
-OpTest pooling(Kind kind, const Shape& x, const PoolAttributes& window) {
+OpTest pooling(Kind kind, const Shape& x, const graph::PoolAttributes& window) {
   return {.name = "pooling " + std::to_string(static_cast<int>(kind)) + " of " + to_string(x),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId images = builder.activation_tensor("x", x);
                 if (kind == Kind::kMax) ops::max_pool(builder, "y", images, window);
                 if (kind == Kind::kAvg) ops::avg_pool(builder, "y", images, window);
@@ -179,7 +179,7 @@ OpTest pooling(Kind kind, const Shape& x, const PoolAttributes& window) {
 
 struct Case {
   Shape x;
-  PoolAttributes window;
+  graph::PoolAttributes window;
 };
 
 std::vector<Case> cases() {
@@ -219,7 +219,7 @@ TEST(PoolingTest, NotANumberIsTheLargest) {
   check_on_all_devices(test);
   test.value = [](const std::string&, int64_t) { return -std::numeric_limits<double>::infinity(); };
   test.gradients = 0;
-  test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 0}; };
+  test.tolerance = [](const graph::OpCall&, graph::OutputName, int64_t) { return Tolerance{0, 0}; };
   EXPECT_EQ(first_output_of_reference(test)[0], -std::numeric_limits<double>::infinity());
 }
 
@@ -229,23 +229,23 @@ TEST(PoolingTest, AverageMatchesTheReferenceOnAllDevices) {
 
 // Padding of other extents on each side, windows that reach beyond it, and taps that are apart.
 TEST(PoolingTest, UnevenWindowsMatchTheReferenceOnAllDevices) {
-  PoolAttributes uneven = {{3, 2}, {2, 2}, {1, 0}, true};
+  graph::PoolAttributes uneven = {{3, 2}, {2, 2}, {1, 0}, true};
   uneven.behind = {0, 1};
-  PoolAttributes beyond = {{3, 3}, {2, 3}, {1, 1}, true};
+  graph::PoolAttributes beyond = {{3, 3}, {2, 3}, {1, 1}, true};
   beyond.behind = {0, 1};
   beyond.outputs = {5, 4};  // one more of each than fit
-  PoolAttributes apart = {{3, 2}, {2, 1}, {2, 1}, true};
+  graph::PoolAttributes apart = {{3, 2}, {2, 1}, {2, 1}, true};
   apart.behind = {1, 2};
   apart.dilation = {2, 3};
   const Shape x = {2, 8, 9, 20};
   for (const bool include : {true, false}) {
-    for (PoolAttributes window : {uneven, beyond}) {
+    for (graph::PoolAttributes window : {uneven, beyond}) {
       window.count_include_pad = include;
       check_gradient_of_reference(pooling(Kind::kAvg, {1, 8, 9, 1}, window));
       check_on_all_devices(pooling(Kind::kAvg, x, window));
     }
   }
-  for (const PoolAttributes& window : {uneven, beyond, apart}) {
+  for (const graph::PoolAttributes& window : {uneven, beyond, apart}) {
     check_gradient_of_reference(pooling(Kind::kMax, {1, 8, 9, 1}, window));
     check_on_all_devices(pooling(Kind::kMax, x, window));
   }
@@ -253,7 +253,7 @@ TEST(PoolingTest, UnevenWindowsMatchTheReferenceOnAllDevices) {
 
 // Fewer pixels than windows, as many, a multiple, and what is none; other ones in each direction.
 TEST(PoolingTest, AdaptiveAverageMatchesTheReferenceOnAllDevices) {
-  for (const auto& [x, outputs] : std::vector<std::pair<Shape, Extent2d>>{
+  for (const auto& [x, outputs] : std::vector<std::pair<Shape, graph::Extent2d>>{
            {{2, 1, 1, 5}, {7, 7}},
            {{2, 2, 2, 24}, {7, 7}},
            {{1, 3, 5, 33}, {6, 6}},
@@ -275,7 +275,7 @@ TEST(PoolingTest, GlobalAverageMatchesTheReferenceOnAllDevices) {
 }
 
 TEST(PoolingTest, LargeImagesAreSharedOutWithoutLoss) {
-  const PoolAttributes window = {{3, 3}, {2, 2}, {1, 1}, true};
+  const graph::PoolAttributes window = {{3, 3}, {2, 2}, {1, 1}, true};
   for (const Kind kind : {Kind::kMax, Kind::kAvg})
     check_on_all_devices(pooling(kind, {4, 33, 31, 35}, window));
 }

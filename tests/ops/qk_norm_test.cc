@@ -13,7 +13,7 @@
 namespace lockstep::test {
 namespace {
 
-void copy(const QkNormRest<double>& rest) {
+void copy(const graph::QkNormRest<double>& rest) {
   for (int64_t token = 0; token < rest.tokens; ++token) {
     for (int64_t i = rest.first; i < rest.width; ++i)
       rest.to[token * rest.width + i] = rest.from[token * rest.width + i];
@@ -30,7 +30,7 @@ void each_head(const Norm& norm, F f) {
   }
 }
 
-void norm_heads(const RmsNormForward<double>& norm) {
+void norm_heads(const graph::RmsNormForward<double>& norm) {
   each_head(norm, [&](int64_t head, int64_t first) {
     double squares = 0;
     for (int64_t i = 0; i < norm.columns; ++i) squares += norm.x[first + i] * norm.x[first + i];
@@ -40,7 +40,7 @@ void norm_heads(const RmsNormForward<double>& norm) {
   });
 }
 
-void norm_heads_backward(const RmsNormBackward<double>& norm) {
+void norm_heads_backward(const graph::RmsNormBackward<double>& norm) {
   for (int64_t i = 0; i < norm.columns; ++i) norm.d_gamma[i] = 0;
   each_head(norm, [&](int64_t head, int64_t first) {
     double mean = 0;
@@ -55,40 +55,42 @@ void norm_heads_backward(const RmsNormBackward<double>& norm) {
   });
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = QkNormForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::QkNormForward<double>::of(call);
   norm_heads(op.q);
   norm_heads(op.k);
   copy(op.rest);
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = QkNormBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::QkNormBackward<double>::of(call);
   norm_heads_backward(op.q);
   norm_heads_backward(op.k);
   copy(op.rest);
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kQkNorm, "double", reference_forward},
-    {OpKind::kQkNormBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kQkNorm, "double", reference_forward},
+    {graph::OpKind::kQkNormBackward, "double", reference_backward},
 };
 
 // As of rms_norm: elements are below 1 in size, and a head's rstd below 4 where it has some of them
 // that are not near 0. Sums over D and over heads have errors that grow with them.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   constexpr double kRstd = 4;
-  if (expected.kind() == OpKind::kQkNorm) {
-    const auto op = QkNormForward<double>::of(expected);
+  if (expected.kind() == graph::OpKind::kQkNorm) {
+    const auto op = graph::QkNormForward<double>::of(expected);
     const double sums = 4 + static_cast<double>(op.q.columns) / 64;
-    if (output == QkNormOut::kY) return {sums * std::abs(op.rest.to[i]), std::abs(op.rest.to[i])};
-    return {sums * (output == QkNormOut::kRstdQ ? op.q : op.k).rstd[i], 0};
+    if (output == graph::QkNormOut::kY)
+      return {sums * std::abs(op.rest.to[i]), std::abs(op.rest.to[i])};
+    return {sums * (output == graph::QkNormOut::kRstdQ ? op.q : op.k).rstd[i], 0};
   }
-  const auto op = QkNormBackward<double>::of(expected);
+  const auto op = graph::QkNormBackward<double>::of(expected);
   const double sums = 4 + static_cast<double>(op.q.columns) / 64;
-  if (output == QkNormBackwardOut::kDX)
+  if (output == graph::QkNormBackwardOut::kDX)
     return {sums * (1 + kRstd * (1 + kRstd * kRstd)), std::abs(op.rest.to[i])};
-  const RmsNormBackward<double>& norm = output == QkNormBackwardOut::kDGammaQ ? op.q : op.k;
+  const graph::RmsNormBackward<double>& norm =
+      output == graph::QkNormBackwardOut::kDGammaQ ? op.q : op.k;
   return {(2 + static_cast<double>(norm.rows) / 8) * static_cast<double>(norm.rows) * kRstd, 0};
 }
 
@@ -96,7 +98,7 @@ OpTest qk_norm(int64_t batch, int64_t time, int64_t heads, int64_t kv_heads, int
   return {.name = "qk_norm T " + std::to_string(time) + " H " + std::to_string(heads) + " K " +
                   std::to_string(kv_heads) + " D " + std::to_string(size),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x =
                     builder.activation_tensor("x", {batch, time, (heads + 2 * kv_heads) * size});
                 const TensorId gamma_q = builder.parameter("gamma_q", {size}, {}, false);

@@ -19,12 +19,12 @@ namespace {
 
 // Calls f(element of y, element of x, or -1 where it is filled) for all of a view.
 template <typename F>
-void each_element(const View& view, F f) {
+void each_element(const graph::View& view, F f) {
   for (int64_t i = 0; i < view.elements(); ++i) {
     int64_t rest = i, from = view.offset;
     bool reads = true;
     for (int d = view.rank; d-- > 0;) {
-      const ViewDimension& dimension = view.dimensions[static_cast<size_t>(d)];
+      const graph::ViewDimension& dimension = view.dimensions[static_cast<size_t>(d)];
       const int64_t index = rest % dimension.extent, steps = index - dimension.begin;
       rest /= dimension.extent;
       reads = reads && steps >= 0 && index < dimension.end && steps % dimension.step == 0;
@@ -35,31 +35,32 @@ void each_element(const View& view, F f) {
 }
 
 template <typename T>
-void rearrange_values(const OpCall& call) {
-  const auto op = RearrangeForward<T>::of(call);
+void rearrange_values(const graph::OpCall& call) {
+  const auto op = graph::RearrangeForward<T>::of(call);
   each_element(op.view, [&](int64_t to, int64_t from) {
     op.y[to] = from < 0 ? static_cast<T>(op.view.fill) : op.x[from];
   });
 }
 
-void reference_rearrange(const OpCall& call) {
-  if (call.input_dtype(RearrangeIn::kX) == DType::kI32) return rearrange_values<int32_t>(call);
+void reference_rearrange(const graph::OpCall& call) {
+  if (call.input_dtype(graph::RearrangeIn::kX) == DType::kI32)
+    return rearrange_values<int32_t>(call);
   rearrange_values<double>(call);
 }
 
 template <typename T>
-void copy_values(const OpCall& call) {
-  const auto op = Reshape<T>::of(call);
+void copy_values(const graph::OpCall& call) {
+  const auto op = graph::Reshape<T>::of(call);
   std::copy_n(op.x, op.n, op.y);
 }
 
-void reference_reshape(const OpCall& call) {
-  if (call.input_dtype(RearrangeIn::kX) == DType::kI32) return copy_values<int32_t>(call);
+void reference_reshape(const graph::OpCall& call) {
+  if (call.input_dtype(graph::RearrangeIn::kX) == DType::kI32) return copy_values<int32_t>(call);
   copy_values<double>(call);
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = RearrangeBackward<double, double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::RearrangeBackward<double, double>::of(call);
   each_element(op.view, [&](int64_t to, int64_t from) {
     double sum = op.accumulate ? op.d_x[to] : 0;
     for (int64_t term = 0; from >= 0 && term < op.terms.count(); ++term) {
@@ -74,23 +75,23 @@ void reference_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kRearrange, "double", reference_rearrange},
-    {OpKind::kReshape, "double", reference_reshape},
-    {OpKind::kRearrangeBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kRearrange, "double", reference_rearrange},
+    {graph::OpKind::kReshape, "double", reference_reshape},
+    {graph::OpKind::kRearrangeBackward, "double", reference_backward},
 };
 
 // A copy is exact. Terms are below 1, so that a sum of n of them rounds by half an ulp of n at
 // most, n times; then it is rounded to what is stored.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() != OpKind::kRearrangeBackward) return {0, 0};
-  const auto op = RearrangeBackward<double, double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() != graph::OpKind::kRearrangeBackward) return {0, 0};
+  const auto op = graph::RearrangeBackward<double, double>::of(expected);
   const auto terms = static_cast<double>(op.terms.count()) + (op.accumulate ? 1 : 0);
   if (terms == 1) return {0, 0};
   return {terms * terms / 2, std::abs(op.d_x[i]) + terms * terms * 0x1p-23};
 }
 
-using Build = std::function<TensorId(GraphBuilder& builder, TensorId x)>;
+using Build = std::function<TensorId(graph::GraphBuilder& builder, TensorId x)>;
 
 enum class Input { kActivation, kParameter, kSharedParameter, kWholeNumbers };
 
@@ -100,7 +101,7 @@ OpTest rearrange(const std::string& name,
                  Input input = Input::kActivation) {
   return {.name = name + " of " + to_string(x_shape),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 if (input == Input::kActivation) {
                   build(builder, builder.activation_tensor("x", x_shape));
                 } else if (input == Input::kWholeNumbers) {
@@ -108,8 +109,8 @@ OpTest rearrange(const std::string& name,
                 } else {
                   const TensorId x = builder.parameter("x", x_shape, {}, true);
                   if (input == Input::kSharedParameter)
-                    builder[x].gradient =
-                        builder.tensor("d_x", x_shape, DType::kF32, Role::kParameterGradient);
+                    builder[x].gradient = builder.tensor(
+                        "d_x", x_shape, DType::kF32, graph::Role::kParameterGradient);
                   build(builder, x);
                 }
               },
@@ -128,7 +129,7 @@ OpTest rearrange(const std::string& name,
 }
 
 OpTest transpose(const Shape& x, const std::vector<int>& permutation) {
-  return rearrange("transpose", x, [=](GraphBuilder& builder, TensorId id) {
+  return rearrange("transpose", x, [=](graph::GraphBuilder& builder, TensorId id) {
     return ops::transpose(builder, "y", id, permutation);
   });
 }
@@ -136,19 +137,20 @@ OpTest slice(const Shape& x,
              const std::vector<int64_t>& starts,
              const std::vector<int64_t>& steps,
              const Shape& extents) {
-  return rearrange("slice to " + to_string(extents), x, [=](GraphBuilder& builder, TensorId id) {
-    return ops::slice(builder, "y", id, starts, steps, extents);
-  });
+  return rearrange(
+      "slice to " + to_string(extents), x, [=](graph::GraphBuilder& builder, TensorId id) {
+        return ops::slice(builder, "y", id, starts, steps, extents);
+      });
 }
 OpTest expand(const Shape& x, const Shape& y, Input input = Input::kActivation) {
   return rearrange(
       "expansion to " + to_string(y),
       x,
-      [=](GraphBuilder& builder, TensorId id) { return ops::expand(builder, "y", id, y); },
+      [=](graph::GraphBuilder& builder, TensorId id) { return ops::expand(builder, "y", id, y); },
       input);
 }
 OpTest tile(const Shape& x, const std::vector<int64_t>& repeats) {
-  return rearrange("tile", x, [=](GraphBuilder& builder, TensorId id) {
+  return rearrange("tile", x, [=](graph::GraphBuilder& builder, TensorId id) {
     return ops::tile(builder, "y", id, repeats);
   });
 }
@@ -159,24 +161,24 @@ OpTest pad(const Shape& x,
   return rearrange(
       "padding",
       x,
-      [=](GraphBuilder& builder, TensorId id) {
+      [=](graph::GraphBuilder& builder, TensorId id) {
         return ops::pad(
             builder, "y", id, before, after, input == Input::kWholeNumbers ? -3 : 0.625f);
       },
       input);
 }
 OpTest select(const Shape& x, int axis, int64_t index) {
-  return rearrange("selection", x, [=](GraphBuilder& builder, TensorId id) {
+  return rearrange("selection", x, [=](graph::GraphBuilder& builder, TensorId id) {
     return ops::select(builder, "y", id, axis, index);
   });
 }
 // Every stride-th pixel of images, with channels of 0.625 before and after their own.
 OpTest strided_and_padded(const Shape& x, int64_t stride, int64_t before, int64_t after) {
-  return rearrange("strided and padded", x, [=](GraphBuilder& builder, TensorId id) {
-    std::vector<ViewAxis> axes = {ViewAxis::first(0, x[0]),
-                                  ViewAxis::first(1, (x[1] + stride - 1) / stride),
-                                  ViewAxis::first(2, (x[2] + stride - 1) / stride),
-                                  ViewAxis::first(3, before + x[3] + after)};
+  return rearrange("strided and padded", x, [=](graph::GraphBuilder& builder, TensorId id) {
+    std::vector<graph::ViewAxis> axes = {graph::ViewAxis::first(0, x[0]),
+                                         graph::ViewAxis::first(1, (x[1] + stride - 1) / stride),
+                                         graph::ViewAxis::first(2, (x[2] + stride - 1) / stride),
+                                         graph::ViewAxis::first(3, before + x[3] + after)};
     axes[1].move = axes[2].move = stride;
     axes[3].begin = before;
     axes[3].end = before + x[3];
@@ -187,10 +189,10 @@ OpTest first_columns(const Shape& x, int64_t columns, Input input) {
   return rearrange(
       "first columns",
       x,
-      [=](GraphBuilder& builder, TensorId id) {
-        std::vector<ViewAxis> axes;
+      [=](graph::GraphBuilder& builder, TensorId id) {
+        std::vector<graph::ViewAxis> axes;
         for (int d = 0; d < x.rank(); ++d)
-          axes.push_back(ViewAxis::first(d, d + 1 < x.rank() ? x[d] : columns));
+          axes.push_back(graph::ViewAxis::first(d, d + 1 < x.rank() ? x[d] : columns));
         return ops::rearrange(builder, "y", id, axes);
       },
       input);
@@ -199,14 +201,16 @@ OpTest reshape(const Shape& x, const Shape& y, Input input = Input::kActivation)
   return rearrange(
       "reshape",
       x,
-      [=](GraphBuilder& builder, TensorId id) { return ops::reshape(builder, "y", id, y); },
+      [=](graph::GraphBuilder& builder, TensorId id) { return ops::reshape(builder, "y", id, y); },
       input);
 }
 OpTest copy(const Shape& x, Input input) {
   return rearrange(
       "copy",
       x,
-      [](GraphBuilder& builder, TensorId id) { return ops::copy_parameter(builder, "y", id); },
+      [](graph::GraphBuilder& builder, TensorId id) {
+        return ops::copy_parameter(builder, "y", id);
+      },
       input);
 }
 
@@ -319,11 +323,11 @@ TEST(RearrangeTest, StridesAndPaddingsTogether) {
 
 // Graphs of several lengths have the same ops.
 TEST(RearrangeTest, IsNoReshapeEvenIfItTakesAll) {
-  GraphBuilder builder{GraphOptions(Purpose::kInference)};
+  graph::GraphBuilder builder{graph::GraphOptions(graph::Purpose::kInference)};
   const TensorId x = builder.input("x", {4, 1}, DType::kI32);
-  ops::rearrange(builder, "first", x, {ViewAxis::first(0, 4), ViewAxis::first(1, 1)});
+  ops::rearrange(builder, "first", x, {graph::ViewAxis::first(0, 4), graph::ViewAxis::first(1, 1)});
   ops::select(builder, "column", x, 1, 0);
-  for (const Op& op : builder.graph().ops) EXPECT_EQ(op.kind, OpKind::kRearrange);
+  for (const graph::Op& op : builder.graph().ops) EXPECT_EQ(op.kind, graph::OpKind::kRearrange);
 }
 
 TEST(RearrangeTest, ReshapesMayLieOverTheirInput) {
@@ -342,7 +346,7 @@ TEST(RearrangeTest, GradientsOfParametersAreFloats) {
 
 TEST(RearrangeTest, HasNoGradientOfAFrozenParameter) {
   OpTest test = copy({3, 4}, Input::kParameter);
-  test.build = [build = test.build](GraphBuilder& builder) {
+  test.build = [build = test.build](graph::GraphBuilder& builder) {
     build(builder);
     builder[builder.graph().parameters[0]].frozen = true;
   };
@@ -357,7 +361,7 @@ TEST(RearrangeTest, MovesWholeNumbers) {
   check_on_all_devices(rearrange(
       "transpose",
       {20, 19},
-      [](GraphBuilder& builder, TensorId x) {
+      [](graph::GraphBuilder& builder, TensorId x) {
         return ops::transpose(builder, "y", x, {1, 0});
       },
       Input::kWholeNumbers));

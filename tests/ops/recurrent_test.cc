@@ -27,10 +27,10 @@ double product(const double* weights, int64_t row, const double* x, int64_t n) {
   return sum;
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = RecurrentForward<double>::of(call);
-  const RecurrentShape& s = op.shape;
-  const int64_t hidden = s.hidden, gates = gates_of(s.attributes.cell);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::RecurrentForward<double>::of(call);
+  const graph::RecurrentShape& s = op.shape;
+  const int64_t hidden = s.hidden, gates = graph::gates_of(s.attributes.cell);
   for (int64_t d = 0; d < s.directions; ++d) {
     for (int64_t step = 0; step < s.times; ++step) {
       const int64_t time = s.time(d, step);
@@ -50,22 +50,22 @@ void reference_forward(const OpCall& call) {
           double* const v = op.gates + sample * s.slot_columns() + i;
           const auto sum = [&](int64_t g) { return of_x[g] + of_h[g]; };
           switch (s.attributes.cell) {
-            case Cell::kLstm:
+            case graph::Cell::kLstm:
               for (int64_t g = 0; g < 3; ++g) v[g * hidden] = sigmoid(sum(g));
               v[3 * hidden] = std::tanh(sum(3));
               op.cells[unit] =
                   v[2 * hidden] * at(op.c_before(d, step), n * hidden + i) + v[0] * v[3 * hidden];
               op.y[unit] = v[hidden] * std::tanh(op.cells[unit]);
               break;
-            case Cell::kGru:
+            case graph::Cell::kGru:
               v[0] = sigmoid(sum(0));
               v[hidden] = sigmoid(sum(1));
               v[2 * hidden] = of_h[2];
               v[3 * hidden] = std::tanh(of_x[2] + v[hidden] * of_h[2]);
               op.y[unit] = (1 - v[0]) * v[3 * hidden] + v[0] * at(h, i);
               break;
-            case Cell::kTanh: op.y[unit] = std::tanh(v[0] = sum(0)); break;
-            case Cell::kRelu: op.y[unit] = std::max(0.0, v[0] = sum(0)); break;
+            case graph::Cell::kTanh: op.y[unit] = std::tanh(v[0] = sum(0)); break;
+            case graph::Cell::kRelu: op.y[unit] = std::max(0.0, v[0] = sum(0)); break;
           }
         }
       }
@@ -78,7 +78,7 @@ struct GateGradients {
   double of_x[4] = {}, of_h[4] = {}, through_h = 0;  // through_h: GRU's own share of the h before
 };
 
-GateGradients gate_gradients(Cell cell,
+GateGradients gate_gradients(graph::Cell cell,
                              const double* v,
                              int64_t hidden,
                              double y,
@@ -90,7 +90,7 @@ GateGradients gate_gradients(Cell cell,
   GateGradients d;
   const auto both = [&](int64_t g, double value) { d.of_x[g] = d.of_h[g] = value; };
   const auto slope = [](double value) { return value * (1 - value); };
-  if (cell == Cell::kLstm) {
+  if (cell == graph::Cell::kLstm) {
     const double in = v[0], out = v[hidden], forget = v[2 * hidden], g = v[3 * hidden];
     const double squashed = std::tanh(cell_value);
     d_c += d_h * out * (1 - squashed * squashed);
@@ -99,7 +99,7 @@ GateGradients gate_gradients(Cell cell,
     both(2, d_c * c_before * slope(forget));
     both(3, d_c * in * (1 - g * g));
     d_c *= forget;
-  } else if (cell == Cell::kGru) {
+  } else if (cell == graph::Cell::kGru) {
     const double z = v[0], r = v[hidden], q = v[2 * hidden], n = v[3 * hidden];
     const double d_n = d_h * (1 - z) * (1 - n * n);
     both(0, d_h * (h_before - n) * slope(z));
@@ -108,7 +108,7 @@ GateGradients gate_gradients(Cell cell,
     d.of_h[2] = d_n * r;
     d.through_h = d_h * z;
   } else {
-    both(0, cell == Cell::kTanh ? d_h * (1 - y * y) : y > 0 ? d_h : 0);
+    both(0, cell == graph::Cell::kTanh ? d_h * (1 - y * y) : y > 0 ? d_h : 0);
   }
   return d;
 }
@@ -117,10 +117,11 @@ void clear(double* to, int64_t n, bool keep) {
   if (to != nullptr && !keep) std::fill_n(to, n, 0.0);
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = RecurrentBackward<double>::of(call);
-  const RecurrentShape& s = op.shape;
-  const int64_t hidden = s.hidden, gates = gates_of(s.attributes.cell), rows = gates * hidden;
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::RecurrentBackward<double>::of(call);
+  const graph::RecurrentShape& s = op.shape;
+  const int64_t hidden = s.hidden, gates = graph::gates_of(s.attributes.cell),
+                rows = gates * hidden;
   clear(op.d_x, s.times * s.batch * s.features, false);
   clear(op.d_w, s.directions * rows * s.features, op.accumulate_w);
   clear(op.d_r, s.directions * rows * hidden, op.accumulate_r);
@@ -171,45 +172,47 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kRecurrent, "double", reference_forward},
-    {OpKind::kRecurrentBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kRecurrent, "double", reference_forward},
+    {graph::OpKind::kRecurrentBackward, "double", reference_backward},
 };
 
 // Weights and states are below 1. A step's error goes on to the next ones: through gates below 1 and rows
 // of H weights, of either sign, so that what is counted for each step is what a step adds.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t) {
-  if (expected.kind() == OpKind::kRecurrent) {
-    const RecurrentShape s = RecurrentForward<double>::of(expected).shape;
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
+  if (expected.kind() == graph::OpKind::kRecurrent) {
+    const graph::RecurrentShape s = graph::RecurrentForward<double>::of(expected).shape;
     const auto steps = static_cast<double>(s.times);
     const double errors = steps * (16 + static_cast<double>(s.features + s.hidden));
     return {errors,
-            output == RecurrentOut::kGates ? 4 * steps * static_cast<double>(s.hidden) : 4 * steps};
+            output == graph::RecurrentOut::kGates ? 4 * steps * static_cast<double>(s.hidden)
+                                                  : 4 * steps};
   }
-  const RecurrentShape s = RecurrentBackward<double>::of(expected).shape;
+  const graph::RecurrentShape s = graph::RecurrentBackward<double>::of(expected).shape;
   const auto terms = static_cast<double>(s.times * s.batch), hidden = static_cast<double>(s.hidden);
   const double chain = 16 + 4 * hidden;  // of a step
-  using Out = RecurrentBackwardOut;
+  using Out = graph::RecurrentBackwardOut;
   const bool summed = output == Out::kDW || output == Out::kDR || output == Out::kDBias;
   const double steps = static_cast<double>(s.times) * (summed ? static_cast<double>(s.batch) : 1);
   return {2 * chain * steps + (summed ? terms : 0), 8 * hidden * steps};
 }
 
 struct Case {
-  Cell cell;
-  Direction direction;
+  graph::Cell cell;
+  graph::Direction direction;
   int64_t times, batch, features, hidden;
   bool bias, states;
 };
 
 OpTest recurrent(const Case& c) {
-  const int64_t directions = directions_of(c.direction), rows = gates_of(c.cell) * c.hidden;
+  const int64_t directions = graph::directions_of(c.direction),
+                rows = graph::gates_of(c.cell) * c.hidden;
   return {.name = "recurrent " + std::to_string(static_cast<int>(c.cell)) + ", direction " +
                   std::to_string(static_cast<int>(c.direction)) + ", " + std::to_string(c.times) +
                   " times " + std::to_string(c.batch) + ", " + std::to_string(c.features) + " to " +
                   std::to_string(c.hidden),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const auto state = [&](const char* name) {
                   return builder.activation_tensor(name, {directions, c.batch, c.hidden});
                 };
@@ -220,7 +223,7 @@ OpTest recurrent(const Case& c) {
                 if (c.bias)
                   inputs.bias = builder.parameter("bias", {directions, 2 * rows}, {}, false);
                 if (c.states) inputs.initial_h = state("h");
-                if (c.states && c.cell == Cell::kLstm) inputs.initial_c = state("c");
+                if (c.states && c.cell == graph::Cell::kLstm) inputs.initial_c = state("c");
                 ops::recurrent(builder, "y", inputs, {c.cell, c.direction});
               },
           .reference = kReference,
@@ -232,48 +235,53 @@ OpTest recurrent(const Case& c) {
           .high = 0.7};
 }
 
-constexpr Cell kCells[] = {Cell::kLstm, Cell::kGru, Cell::kTanh, Cell::kRelu};
+constexpr graph::Cell kCells[] = {
+    graph::Cell::kLstm, graph::Cell::kGru, graph::Cell::kTanh, graph::Cell::kRelu};
 
 TEST(RecurrentTest, ReferenceMatchesFiniteDifferences) {
-  for (const Cell cell : kCells) {
-    for (const Direction direction : {Direction::kForward, Direction::kReverse, Direction::kBoth})
+  for (const graph::Cell cell : kCells) {
+    for (const graph::Direction direction :
+         {graph::Direction::kForward, graph::Direction::kReverse, graph::Direction::kBoth})
       check_gradient_of_reference(recurrent({cell, direction, 3, 2, 3, 2, true, true}));
   }
 }
 
 TEST(RecurrentTest, MatchesTheReferenceOnAllDevices) {
-  for (const Cell cell : kCells) {
-    check_on_all_devices(recurrent({cell, Direction::kForward, 4, 3, 5, 8, true, false}));
-    check_on_all_devices(recurrent({cell, Direction::kReverse, 3, 2, 8, 16, true, true}));
-    check_on_all_devices(recurrent({cell, Direction::kBoth, 3, 3, 7, 5, true, true}));
-    check_on_all_devices(recurrent({cell, Direction::kBoth, 2, 1, 3, 24, false, false}));
+  for (const graph::Cell cell : kCells) {
+    check_on_all_devices(recurrent({cell, graph::Direction::kForward, 4, 3, 5, 8, true, false}));
+    check_on_all_devices(recurrent({cell, graph::Direction::kReverse, 3, 2, 8, 16, true, true}));
+    check_on_all_devices(recurrent({cell, graph::Direction::kBoth, 3, 3, 7, 5, true, true}));
+    check_on_all_devices(recurrent({cell, graph::Direction::kBoth, 2, 1, 3, 24, false, false}));
   }
 }
 
 TEST(RecurrentTest, TakesSequencesOfOneTime) {
-  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
-    check_on_all_devices(recurrent({cell, Direction::kBoth, 1, 2, 4, 8, true, false}));
-    check_on_all_devices(recurrent({cell, Direction::kReverse, 1, 2, 4, 8, true, true}));
+  for (const graph::Cell cell : {graph::Cell::kLstm, graph::Cell::kGru}) {
+    check_on_all_devices(recurrent({cell, graph::Direction::kBoth, 1, 2, 4, 8, true, false}));
+    check_on_all_devices(recurrent({cell, graph::Direction::kReverse, 1, 2, 4, 8, true, true}));
   }
 }
 
 // A batch, units and features beyond the blocks of products.
 TEST(RecurrentTest, LosesNothingAtTheBordersOfProducts) {
-  check_on_all_devices(recurrent({Cell::kLstm, Direction::kForward, 3, 19, 37, 40, true, true}));
-  check_on_all_devices(recurrent({Cell::kGru, Direction::kReverse, 3, 19, 37, 40, true, true}));
+  check_on_all_devices(
+      recurrent({graph::Cell::kLstm, graph::Direction::kForward, 3, 19, 37, 40, true, true}));
+  check_on_all_devices(
+      recurrent({graph::Cell::kGru, graph::Direction::kReverse, 3, 19, 37, 40, true, true}));
 }
 
 // The gradient of r sums up 12 times of 64 samples, which takes more memory than all 13 would.
 TEST(RecurrentTest, HasMemoryForEachOfItsProducts) {
-  OpTest test = recurrent({Cell::kLstm, Direction::kForward, 13, 64, 5, 16, true, false});
+  OpTest test =
+      recurrent({graph::Cell::kLstm, graph::Direction::kForward, 13, 64, 5, 16, true, false});
   test.cuda = {};
   check_on_all_devices(test);
 }
 
 TEST(RecurrentTest, HasNoGradientsOfFrozenParameters) {
-  OpTest test = recurrent({Cell::kGru, Direction::kBoth, 3, 2, 5, 8, true, true});
+  OpTest test = recurrent({graph::Cell::kGru, graph::Direction::kBoth, 3, 2, 5, 8, true, true});
   test.name += ", frozen";
-  test.build = [build = test.build](GraphBuilder& builder) {
+  test.build = [build = test.build](graph::GraphBuilder& builder) {
     build(builder);
     for (const TensorId parameter : builder.graph().parameters) builder[parameter].frozen = true;
   };
@@ -282,17 +290,17 @@ TEST(RecurrentTest, HasNoGradientsOfFrozenParameters) {
 
 // As exporters write them, who put gates into ONNX's order by ops.
 TEST(RecurrentTest, WeightsMayBeComputed) {
-  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
-    OpTest test = recurrent({cell, Direction::kBoth, 3, 2, 4, 8, true, true});
+  for (const graph::Cell cell : {graph::Cell::kLstm, graph::Cell::kGru}) {
+    OpTest test = recurrent({cell, graph::Direction::kBoth, 3, 2, 4, 8, true, true});
     test.name += ", computed weights";
-    test.build = [cell](GraphBuilder& builder) {
-      const int64_t rows = gates_of(cell) * 8;
+    test.build = [cell](graph::GraphBuilder& builder) {
+      const int64_t rows = graph::gates_of(cell) * 8;
       ops::RecurrentInputs inputs;
       inputs.x = builder.activation_tensor("x", {3, 2, 4});
       inputs.w = builder.activation_tensor("w", {2, rows, 4});
       inputs.r = builder.activation_tensor("r", {2, rows, 8});
       inputs.bias = builder.activation_tensor("bias", {2, 2 * rows});
-      ops::recurrent(builder, "y", inputs, {cell, Direction::kBoth});
+      ops::recurrent(builder, "y", inputs, {cell, graph::Direction::kBoth});
     };
     check_gradient_of_reference(test);
     check_on_all_devices(test);
@@ -301,10 +309,10 @@ TEST(RecurrentTest, WeightsMayBeComputed) {
 
 // Ends the graph in the backward pass of its last op: of the gradient of y, which adds to those of the
 // parameters, or of the cells' alone, with gradients of x and the first states, too.
-void keep_backward(GraphBuilder& builder, bool adds, bool of_cells) {
-  using In = RecurrentIn;
-  using Out = RecurrentOut;
-  const Op forward = builder.graph().ops.back();
+void keep_backward(graph::GraphBuilder& builder, bool adds, bool of_cells) {
+  using In = graph::RecurrentIn;
+  using Out = graph::RecurrentOut;
+  const graph::Op forward = builder.graph().ops.back();
   const auto like = [&](TensorId tensor, const char* name) {
     return builder.statistics_tensor(name, builder.shape(tensor));
   };
@@ -312,37 +320,37 @@ void keep_backward(GraphBuilder& builder, bool adds, bool of_cells) {
     return wanted ? builder.activation_tensor(name, builder.shape(tensor)) : kNoTensor;
   };
   const TensorId d_w = like(forward.inputs[In::kW], "d_w");
-  builder.append(
-      {OpKind::kRecurrentBackward,
-       "backward",
-       {values(!of_cells, forward.outputs[Out::kY], "d_y"),
-        values(of_cells, forward.outputs[Out::kCells], "d_cells"),
-        forward.inputs[In::kX],
-        forward.inputs[In::kW],
-        forward.inputs[In::kR],
-        forward.inputs[In::kInitialH],
-        forward.inputs[In::kInitialC],
-        forward.outputs[Out::kY],
-        forward.outputs[Out::kCells],
-        forward.outputs[Out::kGates]},
-       {values(of_cells, forward.inputs[In::kX], "d_x"),
-        d_w,
-        like(forward.inputs[In::kR], "d_r"),
-        like(forward.inputs[In::kBias], "d_bias"),
-        values(of_cells, forward.inputs[In::kInitialH], "d_initial_h"),
-        values(of_cells, forward.inputs[In::kInitialC], "d_initial_c")},
-       RecurrentBackwardAttributes{forward.as<RecurrentAttributes>(), adds, adds, adds}});
+  builder.append({graph::OpKind::kRecurrentBackward,
+                  "backward",
+                  {values(!of_cells, forward.outputs[Out::kY], "d_y"),
+                   values(of_cells, forward.outputs[Out::kCells], "d_cells"),
+                   forward.inputs[In::kX],
+                   forward.inputs[In::kW],
+                   forward.inputs[In::kR],
+                   forward.inputs[In::kInitialH],
+                   forward.inputs[In::kInitialC],
+                   forward.outputs[Out::kY],
+                   forward.outputs[Out::kCells],
+                   forward.outputs[Out::kGates]},
+                  {values(of_cells, forward.inputs[In::kX], "d_x"),
+                   d_w,
+                   like(forward.inputs[In::kR], "d_r"),
+                   like(forward.inputs[In::kBias], "d_bias"),
+                   values(of_cells, forward.inputs[In::kInitialH], "d_initial_h"),
+                   values(of_cells, forward.inputs[In::kInitialC], "d_initial_c")},
+                  graph::RecurrentBackwardAttributes{
+                      forward.as<graph::RecurrentAttributes>(), adds, adds, adds}});
   builder.keep(d_w);
 }
 
 // As of a layer whose parameters stand in the graph twice.
 TEST(RecurrentTest, AddsToGradients) {
-  for (const Cell cell : {Cell::kLstm, Cell::kGru}) {
+  for (const graph::Cell cell : {graph::Cell::kLstm, graph::Cell::kGru}) {
     for (const bool states : {false, true}) {
-      OpTest test = recurrent({cell, Direction::kBoth, 3, 2, 4, 8, true, states});
+      OpTest test = recurrent({cell, graph::Direction::kBoth, 3, 2, 4, 8, true, states});
       test.name += ", adding";
       test.gradients = 0;
-      test.build = [build = test.build](GraphBuilder& builder) {
+      test.build = [build = test.build](graph::GraphBuilder& builder) {
         build(builder);
         keep_backward(builder, true, false);
       };
@@ -353,11 +361,11 @@ TEST(RecurrentTest, AddsToGradients) {
 
 // As of a network that reads the last cells alone.
 TEST(RecurrentTest, HasGradientsOfCellsAlone) {
-  for (const Direction direction : {Direction::kForward, Direction::kBoth}) {
-    OpTest test = recurrent({Cell::kLstm, direction, 3, 2, 4, 8, true, true});
+  for (const graph::Direction direction : {graph::Direction::kForward, graph::Direction::kBoth}) {
+    OpTest test = recurrent({graph::Cell::kLstm, direction, 3, 2, 4, 8, true, true});
     test.name += ", of cells";
     test.gradients = 0;
-    test.build = [build = test.build](GraphBuilder& builder) {
+    test.build = [build = test.build](graph::GraphBuilder& builder) {
       build(builder);
       keep_backward(builder, false, true);
     };

@@ -16,36 +16,36 @@
 namespace lockstep::test {
 namespace {
 
-constexpr Implementation kReference[] = {
-    {OpKind::kReduce, "double", reduce_reference},
-    {OpKind::kPointwise, "double", pointwise_reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kReduce, "double", reduce_reference},
+    {graph::OpKind::kPointwise, "double", pointwise_reference},
 };
 
 // A sum's error grows with its longest chain of additions, a 16th of the elements or less, or 16
 // rows; of pointwise parts of the gradients some products.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() == OpKind::kPointwise) {
-    const auto element = pointwise_element(PointwiseForward<double>::of(expected), i);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() == graph::OpKind::kPointwise) {
+    const auto element = pointwise_element(graph::PointwiseForward<double>::of(expected), i);
     return {element.error, std::abs(element.value)};
   }
-  const auto op = ReduceForward<double>::of(expected);
+  const auto op = graph::ReduceForward<double>::of(expected);
   const auto count = static_cast<double>(op.loops.reduced.count);
   const double y = std::abs(static_cast<const double*>(op.y)[i]);
-  if (op.kind == ReduceKind::kMax || op.kind == ReduceKind::kMin) return {0, y};
-  if (op.kind == ReduceKind::kProduct) return {count * y, y};
+  if (op.kind == graph::ReduceKind::kMax || op.kind == graph::ReduceKind::kMin) return {0, y};
+  if (op.kind == graph::ReduceKind::kProduct) return {count * y, y};
   double terms = 0;
   for (int64_t r = 0; r < op.loops.reduced.count; ++r)
     terms += std::abs(op.x[op.loops.kept.offset(i) + op.loops.reduced.offset(r)]);
-  if (op.kind == ReduceKind::kMean) terms /= count;
+  if (op.kind == graph::ReduceKind::kMean) terms /= count;
   return {(2 + std::sqrt(count) / 2) * terms, y};
 }
 
-OpTest reduce_test(ReduceKind kind, const Shape& shape, const std::vector<int>& axes) {
+OpTest reduce_test(graph::ReduceKind kind, const Shape& shape, const std::vector<int>& axes) {
   std::string name = "reduce " + std::to_string(static_cast<int>(kind)) + " of " + to_string(shape);
   for (const int axis : axes) name += " " + std::to_string(axis);
   return {.name = name,
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", shape);
                 ops::reduce(builder, "y", x, kind, axes, false);
               },
@@ -55,8 +55,11 @@ OpTest reduce_test(ReduceKind kind, const Shape& shape, const std::vector<int>& 
           .tolerance = tolerance};
 }
 
-constexpr ReduceKind kKinds[] = {
-    ReduceKind::kSum, ReduceKind::kMean, ReduceKind::kMax, ReduceKind::kMin, ReduceKind::kProduct};
+constexpr graph::ReduceKind kKinds[] = {graph::ReduceKind::kSum,
+                                        graph::ReduceKind::kMean,
+                                        graph::ReduceKind::kMax,
+                                        graph::ReduceKind::kMin,
+                                        graph::ReduceKind::kProduct};
 
 struct Case {
   Shape shape;
@@ -79,7 +82,7 @@ TEST(ReduceTest, AnyDimensionsOnAllDevices) {
       {{1, 1, 4}, {0, 1}},
       {{1}, {0}},
   };
-  for (const ReduceKind kind : kKinds) {
+  for (const graph::ReduceKind kind : kKinds) {
     for (const auto& [shape, axes] : cases) {
       OpTest test = reduce_test(kind, shape, axes);
       test.low = 0.5;  // products of many stay within 16 bits
@@ -99,16 +102,16 @@ TEST(ReduceTest, SeveralParts) {
       {{701, 2, 3}, {0}},
   };
   for (const auto& [shape, axes] : cases) {
-    for (const ReduceKind kind : {ReduceKind::kMean, ReduceKind::kMax}) {
+    for (const graph::ReduceKind kind : {graph::ReduceKind::kMean, graph::ReduceKind::kMax}) {
       OpTest test = reduce_test(kind, shape, axes);
-      if (kind == ReduceKind::kMax) test.gradients = 0;  // tens of thousands of terms each
+      if (kind == graph::ReduceKind::kMax) test.gradients = 0;  // tens of thousands of terms each
       check_on_all_devices(test);
     }
   }
 }
 
 TEST(ReduceTest, GradientsMatchFiniteDifferences) {
-  for (const ReduceKind kind : kKinds) {
+  for (const graph::ReduceKind kind : kKinds) {
     for (const auto& axes : {std::vector<int>{1}, std::vector<int>{0, 2}, std::vector<int>{}}) {
       OpTest test = reduce_test(kind, {2, 3, 4}, axes);
       // Far enough apart that none becomes the largest within a step.
@@ -121,7 +124,7 @@ TEST(ReduceTest, GradientsMatchFiniteDifferences) {
 }
 
 TEST(ReduceTest, ProductsWithZerosHaveTheGradientsOfTheOthers) {
-  OpTest test = reduce_test(ReduceKind::kProduct, {4, 5}, {1});
+  OpTest test = reduce_test(graph::ReduceKind::kProduct, {4, 5}, {1});
   test.value = [](const std::string& tensor, int64_t i) {
     const bool zero = i == 2 || i == 6 || i == 8;  // one, two, none
     return tensor == "x" && zero ? 0.0 : 0.5 + 0.1 * i;
@@ -131,7 +134,7 @@ TEST(ReduceTest, ProductsWithZerosHaveTheGradientsOfTheOthers) {
 }
 
 TEST(ReduceTest, TiesShareTheGradient) {
-  for (const ReduceKind kind : {ReduceKind::kMax, ReduceKind::kMin}) {
+  for (const graph::ReduceKind kind : {graph::ReduceKind::kMax, graph::ReduceKind::kMin}) {
     OpTest test = reduce_test(kind, {3, 4}, {1});
     test.value = [](const std::string& tensor, int64_t i) {
       return tensor == "x" ? static_cast<double>(i % 2) : 6.0;
@@ -145,7 +148,7 @@ TEST(ReduceTest, TiesShareTheGradient) {
 }
 
 TEST(ReduceTest, HidesNoNaN) {
-  for (const ReduceKind kind : kKinds) {
+  for (const graph::ReduceKind kind : kKinds) {
     for (const int axis : {0, 1}) {
       OpTest test = reduce_test(kind, {37, 41}, {axis});
       test.gradients = 0;
@@ -161,20 +164,22 @@ TEST(ReduceTest, HidesNoNaN) {
 
 TEST(ReduceTest, SumsOfIntegersAreExactOnManyThreads) {
   for (const int axis : {0, 1}) {
-    OpTest test = reduce_test(ReduceKind::kSum, {301, 1203}, {axis});
+    OpTest test = reduce_test(graph::ReduceKind::kSum, {301, 1203}, {axis});
     test.cuda = {};
     test.gradients = 0;
     test.value = [](const std::string&, int64_t i) { return static_cast<double>(i * 37 % 19 - 9); };
-    test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 0}; };
+    test.tolerance = [](const graph::OpCall&, graph::OutputName, int64_t) {
+      return Tolerance{0, 0};
+    };
     check_on_all_devices(test);
   }
 }
 
 TEST(ReduceTest, KeepsDimensionsWhereToldTo) {
-  GraphBuilder builder(Purpose::kInference);
+  graph::GraphBuilder builder(graph::Purpose::kInference);
   const TensorId x = builder.activation_tensor("x", {2, 3, 4});
   const auto shape = [&](const std::vector<int>& axes, bool keep) {
-    return builder.shape(ops::reduce(builder, "y", x, ReduceKind::kSum, axes, keep));
+    return builder.shape(ops::reduce(builder, "y", x, graph::ReduceKind::kSum, axes, keep));
   };
   EXPECT_EQ(shape({1}, true), Shape({2, 1, 4}));
   EXPECT_EQ(shape({1, -1}, false), Shape({2}));

@@ -17,12 +17,12 @@ namespace {
 
 // Calls body(x element, y element, weight) for all that is read.
 template <typename Body>
-void for_each_tap(const ResizeCall<double>& op, Body&& body) {
+void for_each_tap(const graph::ResizeCall<double>& op, Body&& body) {
   for (int64_t y = 0; y < op.images * op.out_height * op.out_width * op.channels; ++y) {
     const int64_t c = y % op.channels, j = y / op.channels % op.out_width,
                   i = y / op.channels / op.out_width % op.out_height,
                   image = y / op.channels / op.out_width / op.out_height;
-    const ResizeRead down = op.reads_down[i], across = op.reads_across[j];
+    const graph::ResizeRead down = op.reads_down[i], across = op.reads_across[j];
     for (const auto& [h, a] :
          {std::pair(down.first, 1.0 - down.weight), std::pair(down.second, double{down.weight})}) {
       for (const auto& [w, b] : {std::pair(across.first, 1.0 - across.weight),
@@ -33,39 +33,39 @@ void for_each_tap(const ResizeCall<double>& op, Body&& body) {
   }
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = ResizeCall<double>::of(call);
-  std::fill_n(op.to, call.output_shape(ResizeOut::kY).elements(), 0.0);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::ResizeCall<double>::of(call);
+  std::fill_n(op.to, call.output_shape(graph::ResizeOut::kY).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[y] += weight * op.from[x]; });
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = ResizeCall<double>::of(call);
-  std::fill_n(op.to, call.output_shape(ResizeOut::kDX).elements(), 0.0);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::ResizeCall<double>::of(call);
+  std::fill_n(op.to, call.output_shape(graph::ResizeOut::kDX).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[x] += weight * op.from[y]; });
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kResize, "double", reference_forward},
-    {OpKind::kResizeBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kResize, "double", reference_forward},
+    {graph::OpKind::kResizeBackward, "double", reference_backward},
 };
 
 // Inputs are below 1, weights of one output add up to 1; those of one pixel to the outputs for each.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  const auto op = ResizeCall<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  const auto op = graph::ResizeCall<double>::of(expected);
   const double per_pixel =
-      expected.kind() == OpKind::kResize
+      expected.kind() == graph::OpKind::kResize
           ? 1
           : std::ceil(2.0 * static_cast<double>(op.out_height) / static_cast<double>(op.height) +
                       2) *
                 std::ceil(2.0 * static_cast<double>(op.out_width) / static_cast<double>(op.width) +
                           2);
-  return {4 * per_pixel, std::abs(expected.output<double>(ResizeOut::kY)[i])};
+  return {4 * per_pixel, std::abs(expected.output<double>(graph::ResizeOut::kY)[i])};
 }
 
 // Linear between pixels whose centres are half a pixel inside.
-ResizeAxis linear(int64_t from, int64_t to) {
-  ResizeAxis axis;
+graph::ResizeAxis linear(int64_t from, int64_t to) {
+  graph::ResizeAxis axis;
   for (int64_t i = 0; i < to; ++i) {
     const double at = std::clamp(
         (static_cast<double>(i) + 0.5) * static_cast<double>(from) / static_cast<double>(to) - 0.5,
@@ -79,17 +79,17 @@ ResizeAxis linear(int64_t from, int64_t to) {
   return axis;
 }
 
-ResizeAxis nearest(int64_t from, int64_t to) {
-  ResizeAxis axis;
+graph::ResizeAxis nearest(int64_t from, int64_t to) {
+  graph::ResizeAxis axis;
   for (int64_t i = 0; i < to; ++i) axis.reads.push_back({i * from / to, i * from / to, 0});
   return axis;
 }
 
-OpTest resize(const Shape& shape, const ResizeAxis& down, const ResizeAxis& across) {
+OpTest resize(const Shape& shape, const graph::ResizeAxis& down, const graph::ResizeAxis& across) {
   return {.name = "resize of " + to_string(shape) + " to " + std::to_string(down.reads.size()) +
                   " x " + std::to_string(across.reads.size()),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 ops::resize(builder, "y", builder.activation_tensor("x", shape), down, across);
               },
           .reference = kReference,
@@ -101,11 +101,11 @@ OpTest resize(const Shape& shape, const ResizeAxis& down, const ResizeAxis& acro
 // The tables of the graph's constants stand in the test as inputs: their elements are given.
 OpTest with_tables(const OpTest& test) {
   OpTest made = test;
-  GraphOptions options(Purpose::kTraining);
-  GraphBuilder builder(options);
+  graph::GraphOptions options(graph::Purpose::kTraining);
+  graph::GraphBuilder builder(options);
   test.build(builder);
   made.value = [graph = builder.graph()](const std::string& name, int64_t i) {
-    for (const Tensor& tensor : graph.tensors) {
+    for (const graph::Tensor& tensor : graph.tensors) {
       if (tensor.name != name || !tensor.constant) continue;
       int32_t value = 0;
       std::memcpy(&value, tensor.constant->data() + i * 4, 4);
@@ -144,7 +144,7 @@ TEST(ResizeTest, WhatWeighsNothingIsNotRead) {
     return (name == "x" || name == "d_y") && i == 15 ? std::numeric_limits<double>::quiet_NaN()
                                                      : tables(name, i);
   };
-  test.tolerance = [](const OpCall&, OutputName, int64_t) { return Tolerance{0, 1}; };
+  test.tolerance = [](const graph::OpCall&, graph::OutputName, int64_t) { return Tolerance{0, 1}; };
   check_on_all_devices(test);
 }
 

@@ -14,8 +14,8 @@
 namespace lockstep::test {
 namespace {
 
-void reference_forward(const OpCall& call) {
-  const auto op = RmsNormForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::RmsNormForward<double>::of(call);
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
     const auto sum = [&](int64_t c) {
@@ -31,8 +31,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = RmsNormBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::RmsNormBackward<double>::of(call);
   for (int64_t c = 0; c < op.columns; ++c) op.d_gamma[c] = 0;
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
@@ -49,28 +49,28 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kRmsNorm, "double", reference_forward},
-    {OpKind::kRmsNormBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kRmsNorm, "double", reference_forward},
+    {graph::OpKind::kRmsNormBackward, "double", reference_backward},
 };
 
 // Of a sum of n floats in 16 lanes or more: a lane's error grows with its length.
 double sum_error(int64_t n) { return 4 + static_cast<double>(n) / 64; }
 
 // Inputs are below 1 in size (sums below 2), so that xhat is below 2 rstd.
-Tolerance tolerance(const OpCall& expected, OutputName output, int64_t i) {
-  if (expected.kind() == OpKind::kRmsNorm) {
-    const auto op = RmsNormForward<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+  if (expected.kind() == graph::OpKind::kRmsNorm) {
+    const auto op = graph::RmsNormForward<double>::of(expected);
     const double sum_rounded = op.delta != nullptr ? 1 : 0, sums = sum_error(op.columns);
-    if (output == RmsNormOut::kY) {
+    if (output == graph::RmsNormOut::kY) {
       const double y = std::abs(op.y[i]), slope = 2 * op.rstd[i / op.columns];
       return {sums * y, y + sum_rounded * (y + slope)};
     }
-    if (output == RmsNormOut::kSum) return {1, std::abs(op.sum[i])};
+    if (output == graph::RmsNormOut::kSum) return {1, std::abs(op.sum[i])};
     return {sums * op.rstd[i], sum_rounded * op.rstd[i]};
   }
-  const auto op = RmsNormBackward<double>::of(expected);
-  if (output == RmsNormBackwardOut::kDSum) {
+  const auto op = graph::RmsNormBackward<double>::of(expected);
+  if (output == graph::RmsNormBackwardOut::kDSum) {
     const double rstd = op.rstd[i / op.columns], xhat = 2 * rstd;
     return {sum_error(op.columns) * (1 + rstd * (1 + xhat * xhat)), std::abs(op.d_sum[i])};
   }
@@ -86,7 +86,7 @@ OpTest rms_norm(int64_t rows, int64_t columns, bool residual) {
   return {.name = "rms_norm (" + std::to_string(rows) + ", " + std::to_string(columns) + ")" +
                   (residual ? " of a sum" : ""),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, columns});
                 const TensorId delta =
                     residual ? builder.activation_tensor("delta", {rows, columns}) : kNoTensor;

@@ -21,18 +21,18 @@ namespace lockstep::test {
 namespace {
 
 // By wavelengths in tokens, as Llama 3 describes its own; the op goes by turns in a context.
-double frequency_of(const RotaryAttributes& of, int64_t time, int64_t pair) {
+double frequency_of(const graph::RotaryAttributes& of, int64_t time, int64_t pair) {
   const auto size = static_cast<double>(of.rotary_size);
   const auto context = static_cast<double>(of.original_context);
   double theta = of.theta;
-  if (of.scaling == RotaryScaling::kDynamicNtk) {
+  if (of.scaling == graph::RotaryScaling::kDynamicNtk) {
     const double tokens = std::max(static_cast<double>(time), context);
     theta *= std::pow(of.factor * tokens / context - (of.factor - 1), size / (size - 2));
   }
   const double frequency = 1 / std::pow(theta, static_cast<double>(2 * pair) / size);
   const double wavelength = 2 * std::numbers::pi / frequency;
-  if (of.scaling == RotaryScaling::kLinear) return frequency / of.factor;
-  if (of.scaling != RotaryScaling::kLlama3) return frequency;
+  if (of.scaling == graph::RotaryScaling::kLinear) return frequency / of.factor;
+  if (of.scaling != graph::RotaryScaling::kLlama3) return frequency;
   if (wavelength < context / of.high_freq_factor) return frequency;
   if (wavelength > context / of.low_freq_factor) return frequency / of.factor;
   const double smooth =
@@ -40,9 +40,9 @@ double frequency_of(const RotaryAttributes& of, int64_t time, int64_t pair) {
   return (1 - smooth) * frequency / of.factor + smooth * frequency;
 }
 
-void reference(const OpCall& call) {
-  const auto op = Rotation<double>::of(call);
-  const RotaryAttributes& of = op.attributes;
+void reference(const graph::OpCall& call) {
+  const auto op = graph::Rotation<double>::of(call);
+  const graph::RotaryAttributes& of = op.attributes;
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t t = row % op.time;
     const auto position = static_cast<double>(op.positions != nullptr ? op.positions[row] : t);
@@ -62,19 +62,19 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kRotary, "double", reference},
-    {OpKind::kRotaryBackward, "double", reference},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kRotary, "double", reference},
+    {graph::OpKind::kRotaryBackward, "double", reference},
 };
 
 // Inputs are below 1 in size. A cosine, a sine and a product or two round by half an ulp each.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  return {2, std::abs(Rotation<double>::of(expected).y[i])};
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  return {2, std::abs(graph::Rotation<double>::of(expected).y[i])};
 }
 
 struct RotaryCase {
   int64_t batch = 2, time = 5, heads = 4;
-  RotaryAttributes attributes;
+  graph::RotaryAttributes attributes;
   bool positions = false;
 };
 
@@ -85,12 +85,12 @@ double position_of(int64_t i) {
 }
 
 OpTest rotary(const RotaryCase& of) {
-  const RotaryAttributes& a = of.attributes;
+  const graph::RotaryAttributes& a = of.attributes;
   return {.name = "rotary " + std::to_string(a.rotary_size) + " of " + std::to_string(a.head_size) +
                   (a.interleaved ? ", interleaved" : "") + (of.positions ? ", positions" : "") +
                   ", scaling " + std::to_string(static_cast<int>(a.scaling)),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const Shape shape = {of.batch, of.time, of.heads * of.attributes.head_size};
                 const TensorId x = builder.activation_tensor("x", shape);
                 const TensorId positions =
@@ -110,7 +110,7 @@ OpTest rotary(const RotaryCase& of) {
 }
 
 // Three of four heads turn.
-RotaryAttributes heads_of(int64_t head_size, int64_t rotary_size, bool interleaved) {
+graph::RotaryAttributes heads_of(int64_t head_size, int64_t rotary_size, bool interleaved) {
   return {.head_size = head_size,
           .rotated_heads = 3,
           .rotary_size = rotary_size,
@@ -170,8 +170,9 @@ TEST(RotaryTest, LosesNoRowsBetweenThreadsAndBlocks) {
 }
 
 TEST(RotaryTest, Scalings) {
-  for (const RotaryScaling scaling :
-       {RotaryScaling::kLinear, RotaryScaling::kDynamicNtk, RotaryScaling::kLlama3}) {
+  for (const graph::RotaryScaling scaling : {graph::RotaryScaling::kLinear,
+                                             graph::RotaryScaling::kDynamicNtk,
+                                             graph::RotaryScaling::kLlama3}) {
     RotaryCase scaled = {.time = 37, .attributes = heads_of(32, 32, false), .positions = true};
     scaled.attributes.scaling = scaling;
     scaled.attributes.factor = 8;
@@ -186,9 +187,9 @@ TEST(RotaryTest, Scalings) {
 // Against numbers worked out apart from both formulas' code here: Llama 3.1's frequencies of pairs
 // that keep theirs, lie in the passage and are slowed down.
 TEST(RotaryTest, FrequenciesOfLlama3) {
-  RotaryAttributes llama = heads_of(128, 128, false);
+  graph::RotaryAttributes llama = heads_of(128, 128, false);
   llama.theta = 500000;
-  llama.scaling = RotaryScaling::kLlama3;
+  llama.scaling = graph::RotaryScaling::kLlama3;
   llama.factor = 8;
   const std::pair<int64_t, double> expected[] = {{0, 1.0},
                                                  {1, 0.8146172338565447},
@@ -198,20 +199,20 @@ TEST(RotaryTest, FrequenciesOfLlama3) {
                                                  {35, 9.556212353964683e-05},
                                                  {63, 3.068925988914511e-07}};
   for (const auto& [pair, frequency] : expected)
-    EXPECT_NEAR(rotary_frequency(llama, 9000, pair) / frequency, 1, 1e-12) << pair;
+    EXPECT_NEAR(graph::rotary_frequency(llama, 9000, pair) / frequency, 1, 1e-12) << pair;
 }
 
 // The same of a context of 2048 tokens, stretched by 4, at 6000.
 TEST(RotaryTest, FrequenciesOfDynamicNtk) {
-  RotaryAttributes dynamic = heads_of(64, 64, false);
-  dynamic.scaling = RotaryScaling::kDynamicNtk;
+  graph::RotaryAttributes dynamic = heads_of(64, 64, false);
+  dynamic.scaling = graph::RotaryScaling::kDynamicNtk;
   dynamic.factor = 4;
   dynamic.original_context = 2048;
   const std::pair<int64_t, double> expected[] = {
       {0, 1.0}, {1, 0.6992987741522716}, {16, 0.0032704255798254615}, {31, 1.529486947284099e-05}};
   for (const auto& [pair, frequency] : expected)
-    EXPECT_NEAR(rotary_frequency(dynamic, 6000, pair) / frequency, 1, 1e-12) << pair;
-  EXPECT_NEAR(rotary_frequency(dynamic, 2000, 16), 0.01, 1e-14);  // within the context
+    EXPECT_NEAR(graph::rotary_frequency(dynamic, 6000, pair) / frequency, 1, 1e-12) << pair;
+  EXPECT_NEAR(graph::rotary_frequency(dynamic, 2000, 16), 0.01, 1e-14);  // within the context
 }
 
 // What attention is to see: products of turned q and k depend on the distance of their positions

@@ -19,9 +19,9 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto op = SoftmaxCrossEntropy<double>::of(call);
-  const LaneContext& lane = call.lane();
+void reference(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxCrossEntropy<double>::of(call);
+  const graph::LaneContext& lane = call.lane();
   const double smoothing = op.label_smoothing, classes = static_cast<double>(op.classes);
   const int64_t counted = std::min(op.rows, lane.valid_rows);
   std::fill_n(op.statistics, 4, 0.0);
@@ -64,7 +64,8 @@ void reference(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {{OpKind::kSoftmaxCrossEntropy, "double", reference}};
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kSoftmaxCrossEntropy, "double", reference}};
 
 // Some rows do not count; of some the answer is right.
 double value_of(
@@ -93,7 +94,7 @@ OpTest loss(const Case& at) {
   return {.name = "softmax_cross_entropy of (" + std::to_string(at.rows) + ", " +
                   std::to_string(at.classes) + "), mix " + std::to_string(at.mix),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {at.rows, at.classes});
                 const TensorId targets = builder.input("targets", {at.rows}, DType::kI32);
                 ops::softmax_cross_entropy(builder, x, targets, at.smoothing);
@@ -105,9 +106,10 @@ OpTest loss(const Case& at) {
           // relatively, each exponential inherit; the sums of exponentials in a lane add a random
           // walk of roundings. The gradient's error is relative to the probability, which is the
           // gradient itself plus, at the targets, up to 1.
-          .tolerance = [=](const OpCall& expected, OutputName output, int64_t i) -> Tolerance {
-            const auto op = SoftmaxCrossEntropy<double>::of(expected);
-            if (output == LossOut::kGradient) {
+          .tolerance =
+              [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
+            const auto op = graph::SoftmaxCrossEntropy<double>::of(expected);
+            if (output == graph::LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
               return {30 * (1 + at.range) * (d_x + at.max_weight * scale), d_x};
             }

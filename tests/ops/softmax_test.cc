@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-void reference_forward(const OpCall& call) {
-  const auto op = SoftmaxForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxForward<double>::of(call);
   for (int64_t row = 0; row < op.rows; ++row) {
     const double* x = op.x + row * op.columns;
     double* y = op.y + row * op.columns;
@@ -34,8 +34,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = SoftmaxBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxBackward<double>::of(call);
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
     double sum = 0;
@@ -45,21 +45,21 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kSoftmax, "double", reference_forward},
-    {OpKind::kSoftmaxBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kSoftmax, "double", reference_forward},
+    {graph::OpKind::kSoftmaxBackward, "double", reference_backward},
 };
 
 // A sum of n positive floats in 16 lanes or more, whose errors are of either sign.
 double sum_error(int64_t n) { return 8 + static_cast<double>(n) / 64; }
 
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() == OpKind::kSoftmax) {
-    const auto op = SoftmaxForward<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() == graph::OpKind::kSoftmax) {
+    const auto op = graph::SoftmaxForward<double>::of(expected);
     const double y = std::abs(op.y[i]);
     return {sum_error(op.columns) * (op.log ? 1 + y : y), y};
   }
-  const auto op = SoftmaxBackward<double>::of(expected);
+  const auto op = graph::SoftmaxBackward<double>::of(expected);
   double terms = 0;
   const int64_t row = i / op.columns * op.columns;
   for (int64_t c = row; c < row + op.columns; ++c)
@@ -69,11 +69,12 @@ Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
           std::abs(op.d_x[i])};
 }
 
-OpTest softmax_test(const Shape& shape, SoftmaxForm form) {
-  return {.name = std::string(form == SoftmaxForm::kLogarithm ? "log-softmax of " : "softmax of ") +
+OpTest softmax_test(const Shape& shape, graph::SoftmaxForm form) {
+  return {.name = std::string(form == graph::SoftmaxForm::kLogarithm ? "log-softmax of "
+                                                                     : "softmax of ") +
                   to_string(shape),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 ops::softmax(builder, "y", builder.activation_tensor("x", shape), form);
               },
           .reference = kReference,
@@ -84,19 +85,20 @@ OpTest softmax_test(const Shape& shape, SoftmaxForm form) {
           .high = 5};
 }
 
-class SoftmaxTest : public testing::TestWithParam<SoftmaxForm> {};
+class SoftmaxTest : public testing::TestWithParam<graph::SoftmaxForm> {};
 INSTANTIATE_TEST_SUITE_P(All,
                          SoftmaxTest,
-                         testing::Values(SoftmaxForm::kShares,
-                                         SoftmaxForm::kSharesOrZero,
-                                         SoftmaxForm::kLogarithm));
+                         testing::Values(graph::SoftmaxForm::kShares,
+                                         graph::SoftmaxForm::kSharesOrZero,
+                                         graph::SoftmaxForm::kLogarithm));
 
 TEST_P(SoftmaxTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(softmax_test({3, 7}, GetParam()));
 }
 
 TEST_P(SoftmaxTest, MatchesTheReferenceOnAllDevices) {
-  if (GetParam() == SoftmaxForm::kSharesOrZero) return;  // HiddenElementsMatchTheReference has it
+  if (GetParam() == graph::SoftmaxForm::kSharesOrZero)
+    return;  // HiddenElementsMatchTheReference has it
   for (const int64_t columns : {1, 2, 15, 17, 64, 600, 4104})
     check_on_all_devices(softmax_test({2, 3, columns}, GetParam()));
   OpTest many = softmax_test({301, 130}, GetParam());
@@ -126,8 +128,8 @@ TEST_P(SoftmaxTest, WhatHasNoDistributionIsNotANumber) {
 // What a mask hides in a row; and with the form that has zeros also whole rows, in which a NaN is still
 // seen: of one vector, some, and more than a warp has.
 TEST_P(SoftmaxTest, HiddenElementsMatchTheReference) {
-  if (GetParam() == SoftmaxForm::kLogarithm) return;  // of 0
-  const bool whole = GetParam() == SoftmaxForm::kSharesOrZero;
+  if (GetParam() == graph::SoftmaxForm::kLogarithm) return;  // of 0
+  const bool whole = GetParam() == graph::SoftmaxForm::kSharesOrZero;
   for (const int64_t columns :
        whole ? std::vector<int64_t>{1, 19, 64, 4104} : std::vector<int64_t>{19}) {
     OpTest masked = softmax_test({columns > 64 ? 2 : 5, columns}, GetParam());

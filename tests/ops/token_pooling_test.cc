@@ -11,14 +11,14 @@
 namespace lockstep::test {
 namespace {
 
-double share_of(const CountedTokens& counted, int64_t sample) {
+double share_of(const graph::CountedTokens& counted, int64_t sample) {
   int64_t count = 0;
   for (int64_t t = 0; t < counted.tokens; ++t) count += counted.is_counted(sample, t);
   return count == 0 ? 0 : 1 / static_cast<double>(count);
 }
 
-void reference_forward(const OpCall& call) {
-  const auto op = TokenPoolingForward<double>::of(call);
+void reference_forward(const graph::OpCall& call) {
+  const auto op = graph::TokenPoolingForward<double>::of(call);
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t i = 0; i < op.width; ++i) {
       double sum = 0;
@@ -30,8 +30,8 @@ void reference_forward(const OpCall& call) {
   }
 }
 
-void reference_backward(const OpCall& call) {
-  const auto op = TokenPoolingBackward<double>::of(call);
+void reference_backward(const graph::OpCall& call) {
+  const auto op = graph::TokenPoolingBackward<double>::of(call);
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t t = 0; t < op.counted.tokens; ++t) {
       const double factor = op.counted.is_counted(b, t) ? share_of(op.counted, b) : 0;
@@ -41,24 +41,24 @@ void reference_backward(const OpCall& call) {
   }
 }
 
-constexpr Implementation kReference[] = {
-    {OpKind::kTokenPooling, "double", reference_forward},
-    {OpKind::kTokenPoolingBackward, "double", reference_backward},
+constexpr exec::Implementation kReference[] = {
+    {graph::OpKind::kTokenPooling, "double", reference_forward},
+    {graph::OpKind::kTokenPoolingBackward, "double", reference_backward},
 };
 
 // Elements are below 1 in size: so are their means.
-Tolerance tolerance(const OpCall& expected, OutputName, int64_t i) {
-  if (expected.kind() == OpKind::kTokenPooling) {
-    const auto op = TokenPoolingForward<double>::of(expected);
+Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
+  if (expected.kind() == graph::OpKind::kTokenPooling) {
+    const auto op = graph::TokenPoolingForward<double>::of(expected);
     return {static_cast<double>(op.counted.tokens) + 2, std::abs(op.y[i])};
   }
-  return {2, std::abs(TokenPoolingBackward<double>::of(expected).d_x[i])};
+  return {2, std::abs(graph::TokenPoolingBackward<double>::of(expected).d_x[i])};
 }
 
 OpTest token_pooling(int64_t batch, int64_t tokens, int64_t width) {
   return {.name = "token_pooling T " + std::to_string(tokens) + " C " + std::to_string(width),
           .build =
-              [=](GraphBuilder& builder) {
+              [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {batch, tokens, width});
                 ops::token_pooling(
                     builder, "pooled", x, builder.input("documents", {batch, tokens}, DType::kI32));

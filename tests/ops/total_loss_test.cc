@@ -12,17 +12,18 @@
 namespace lockstep::test {
 namespace {
 
-void reference(const OpCall& call) {
-  const auto& weights = call.attributes<TotalLossAttributes>().weights;
-  double* total = call.output<double>(TotalLossOut::kStatistics);
-  for (int k = 0; k < kStatisticCount; ++k)
-    total[k] = call.input<double>(TotalLossIn::kStatistics)[k];
+void reference(const graph::OpCall& call) {
+  const auto& weights = call.attributes<graph::TotalLossAttributes>().weights;
+  double* total = call.output<double>(graph::TotalLossOut::kStatistics);
+  for (int k = 0; k < graph::kStatisticCount; ++k)
+    total[k] = call.input<double>(graph::TotalLossIn::kStatistics)[k];
   for (size_t i = 1; i < weights.size(); ++i)
-    total[kLossSum] += static_cast<double>(weights[i]) *
-                       call.input<double>({TotalLossIn::kStatistics, i})[kLossSum];
+    total[graph::kLossSum] +=
+        static_cast<double>(weights[i]) *
+        call.input<double>({graph::TotalLossIn::kStatistics, i})[graph::kLossSum];
 }
 
-constexpr Implementation kReference[] = {{OpKind::kTotalLoss, "loop", reference}};
+constexpr exec::Implementation kReference[] = {{graph::OpKind::kTotalLoss, "loop", reference}};
 
 TEST(TotalLossTest, MatchesTheReferenceOnAllDevices) {
   for (const std::vector<float>& weights :
@@ -30,19 +31,21 @@ TEST(TotalLossTest, MatchesTheReferenceOnAllDevices) {
     check_on_all_devices(
         {.name = "total_loss of " + std::to_string(weights.size()),
          .build =
-             [=](GraphBuilder& builder) {
+             [=](graph::GraphBuilder& builder) {
                std::vector<TensorId> inputs = {kNoTensor};
                for (size_t i = 0; i < weights.size(); ++i)
-                 inputs.push_back(
-                     builder.input("loss" + std::to_string(i), {kStatisticCount}, DType::kF64));
-               builder.append_result(OpKind::kTotalLoss, inputs, TotalLossAttributes{weights});
+                 inputs.push_back(builder.input(
+                     "loss" + std::to_string(i), {graph::kStatisticCount}, DType::kF64));
+               builder.append_result(
+                   graph::OpKind::kTotalLoss, inputs, graph::TotalLossAttributes{weights});
              },
          .reference = kReference,
          .cpu = cpu::kCpuTotalLoss,
          .cuda = cuda::kCudaTotalLoss,
          .tolerance =
-             [](const OpCall& expected, OutputName, int64_t i) {
-               return Tolerance{0, std::abs(expected.output<double>(TotalLossOut::kStatistics)[i])};
+             [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
+               return Tolerance{
+                   0, std::abs(expected.output<double>(graph::TotalLossOut::kStatistics)[i])};
              },
          .gradients = 0});
   }

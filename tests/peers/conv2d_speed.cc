@@ -57,15 +57,15 @@ HWY_EXPORT(multiply_add_kernel);
 
 struct Layer {
   const char* name;
-  Conv2dShape shape;
+  graph::Conv2dShape shape;
 };
 
-constexpr Conv2dShape square(int64_t batch,
-                             int64_t extent,
-                             int64_t channels,
-                             int64_t outputs,
-                             int64_t kernel,
-                             int64_t stride) {
+constexpr graph::Conv2dShape square(int64_t batch,
+                                    int64_t extent,
+                                    int64_t channels,
+                                    int64_t outputs,
+                                    int64_t kernel,
+                                    int64_t stride) {
   return {.batch = batch,
           .height = extent,
           .width = extent,
@@ -146,7 +146,7 @@ Speed measure(double flops, int repeats, const std::function<void()>& pass) {
 }
 
 void run_layer(const Layer& layer, int repeats) {
-  const Conv2dShape& s = layer.shape;
+  const graph::Conv2dShape& s = layer.shape;
   const int64_t weights = s.kernel_h * s.kernel_w * s.group_channels();
   std::vector<float> x = random_floats(s.batch * s.height * s.width * s.channels), d_x = x;
   std::vector<float> w = random_floats(s.outputs * weights), d_w = w;
@@ -155,16 +155,16 @@ void run_layer(const Layer& layer, int repeats) {
   const int64_t bytes = (cpu::conv2d_workspace_bytes(s, 1) + 63) / 64 * 64;
   void* const workspace = std::aligned_alloc(64, std::max<int64_t>(64, bytes));
   std::memset(workspace, 0, bytes);
-  const Conv2dBackward<float> backward = {.shape = s,
-                                          .accumulate_weight = false,
-                                          .accumulate_bias = false,
-                                          .d_y = d_y.data(),
-                                          .x = x.data(),
-                                          .weight = w.data(),
-                                          .d_x = d_x.data(),
-                                          .d_weight = d_w.data(),
-                                          .d_bias = nullptr,
-                                          .workspace = static_cast<std::byte*>(workspace)};
+  const graph::Conv2dBackward<float> backward = {.shape = s,
+                                                 .accumulate_weight = false,
+                                                 .accumulate_bias = false,
+                                                 .d_y = d_y.data(),
+                                                 .x = x.data(),
+                                                 .weight = w.data(),
+                                                 .d_x = d_x.data(),
+                                                 .d_weight = d_w.data(),
+                                                 .d_bias = nullptr,
+                                                 .workspace = static_cast<std::byte*>(workspace)};
   const double flops = 2.0 * static_cast<double>(s.out_pixels() * s.outputs * weights);
   const Speed speeds[] = {
       measure(flops,

@@ -22,7 +22,7 @@
 #include "runtime/data/images/image_pipeline.h"
 #include "runtime/data/images/tar.h"
 
-namespace lockstep {
+namespace lockstep::test {
 namespace {
 
 constexpr double kTurnSeconds = 0.5;
@@ -33,19 +33,19 @@ double cpu_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-class TarImages final : public ImageStore {
+class TarImages final : public data::ImageStore {
  public:
   explicit TarImages(const std::string& path) : file_(path) {
-    TarReader reader(file_.bytes(), path);
-    TarMember member;
+    data::TarReader reader(file_.bytes(), path);
+    data::TarMember member;
     while (reader.next(&member)) images_.push_back(member.data);
     if (images_.empty()) throw DataError("{}: empty", path);
   }
   int64_t count() const override { return static_cast<int64_t>(images_.size()); }
   int32_t label(int64_t) const override { return 0; }
   std::string name(int64_t index) const override { return std::to_string(index); }
-  StoredImage load(int64_t index, std::vector<std::byte>&) const override {
-    StoredImage image;
+  data::StoredImage load(int64_t index, std::vector<std::byte>&) const override {
+    data::StoredImage image;
     image.bytes = images_[static_cast<size_t>(index)];
     return image;
   }
@@ -88,8 +88,8 @@ class PlainLoop {
 void measure(const std::string& path, int repeats) {
   const TarImages store(path);
   PlainLoop plain;
-  ImagePipeline& pipeline = ImagePipeline::of_this_thread();
-  PipelineSettings evaluation, training;
+  data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
+  data::PipelineSettings evaluation, training;
   evaluation.output = training.output = {224, 224};
   evaluation.resize = training.resize = 256;
   training.augment.random_resized_crop.emplace();
@@ -126,7 +126,7 @@ void measure(const std::string& path, int repeats) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::test
 
 int main(int argc, char** argv) {
   int repeats = 5;
@@ -142,7 +142,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    for (const std::string& file : files) lockstep::measure(file, repeats);
+    for (const std::string& file : files) lockstep::test::measure(file, repeats);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "jpeg_decode: %s\n", error.what());
     return static_cast<int>(error.code());

@@ -19,18 +19,18 @@
 namespace lockstep::peers {
 namespace {
 
-constexpr LinearShape kShapes[] = {{.rows = 512, .inputs = 576, .outputs = 576},
-                                   {.rows = 512, .inputs = 576, .outputs = 960},
-                                   {.rows = 512, .inputs = 576, .outputs = 3072},
-                                   {.rows = 512, .inputs = 1536, .outputs = 576},
-                                   {.rows = 512, .inputs = 576, .outputs = 49152},
-                                   {.rows = 1024, .inputs = 768, .outputs = 3072},
-                                   {.rows = 2048, .inputs = 2048, .outputs = 2048}};
+constexpr graph::LinearShape kShapes[] = {{.rows = 512, .inputs = 576, .outputs = 576},
+                                          {.rows = 512, .inputs = 576, .outputs = 960},
+                                          {.rows = 512, .inputs = 576, .outputs = 3072},
+                                          {.rows = 512, .inputs = 1536, .outputs = 576},
+                                          {.rows = 512, .inputs = 576, .outputs = 49152},
+                                          {.rows = 1024, .inputs = 768, .outputs = 3072},
+                                          {.rows = 2048, .inputs = 2048, .outputs = 2048}};
 constexpr int64_t kSetsFloats = int64_t{1} << 27;  // of all sets: more than a processor's caches
 
 // Operands and results of all passes.
 struct Set {
-  explicit Set(const LinearShape& s)
+  explicit Set(const graph::LinearShape& s)
       : x(random_floats(s.rows * s.inputs)),
         d_x(x),
         w(random_floats(s.outputs * s.inputs)),
@@ -41,7 +41,7 @@ struct Set {
 };
 
 // GFLOP/s of a pass over every set.
-double measure(const LinearShape& s,
+double measure(const graph::LinearShape& s,
                std::vector<Set>& sets,
                int repeats,
                const std::function<void(Set& set)>& pass) {
@@ -55,25 +55,25 @@ double measure(const LinearShape& s,
   return median(speeds);
 }
 
-void run_shape(const LinearShape& s, int repeats) {
+void run_shape(const graph::LinearShape& s, int repeats) {
   const int64_t floats = 2 * (s.rows * s.inputs + s.outputs * s.inputs + s.rows * s.outputs);
   std::vector<Set> sets(std::max<int64_t>(2, kSetsFloats / floats), Set(s));
   const int64_t bytes = (cpu::linear_workspace_bytes(s, 1) + 63) / 64 * 64;
   void* const workspace = std::aligned_alloc(64, bytes);
   const auto backward = [&](Set& set) {
-    return LinearBackward<float>{.shape = s,
-                                 .stride = s.outputs,
-                                 .accumulate_weight = false,
-                                 .accumulate_bias = false,
-                                 .input_activation = Activation::kNone,
-                                 .d_y = set.d_y.data(),
-                                 .x = set.x.data(),
-                                 .weight = set.w.data(),
-                                 .saved = nullptr,
-                                 .d_x = set.d_x.data(),
-                                 .d_weight = set.d_w.data(),
-                                 .d_bias = nullptr,
-                                 .workspace = static_cast<std::byte*>(workspace)};
+    return graph::LinearBackward<float>{.shape = s,
+                                        .stride = s.outputs,
+                                        .accumulate_weight = false,
+                                        .accumulate_bias = false,
+                                        .input_activation = Activation::kNone,
+                                        .d_y = set.d_y.data(),
+                                        .x = set.x.data(),
+                                        .weight = set.w.data(),
+                                        .saved = nullptr,
+                                        .d_x = set.d_x.data(),
+                                        .d_weight = set.d_w.data(),
+                                        .d_bias = nullptr,
+                                        .workspace = static_cast<std::byte*>(workspace)};
   };
   const auto forward = [&](Set& set) {
     cpu::linear_forward({.shape = s,
@@ -109,7 +109,7 @@ int run(int argc, char** argv) {
   }
   set_compute_threads(1);
   std::printf("%-24s %8s %8s %8s\n", "rows x outputs x inputs", "forward", "d_x", "d_weight");
-  for (const LinearShape& shape : kShapes) run_shape(shape, repeats);
+  for (const graph::LinearShape& shape : kShapes) run_shape(shape, repeats);
   return 0;
 }
 

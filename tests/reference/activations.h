@@ -52,8 +52,8 @@ inline double activation_derivative(Activation activation, double x) {
 
 // activation_backward for T = double. The derivative of tanh follows from its output, which is what
 // is saved.
-inline void activation_backward_reference(const OpCall& call) {
-  const auto op = ActivationBackward<double>::of(call);
+inline void activation_backward_reference(const graph::OpCall& call) {
+  const auto op = graph::ActivationBackward<double>::of(call);
   for (int64_t i = 0; i < op.n; ++i) {
     const double saved = op.saved[i];
     op.d_x[i] = op.d_y[i] * (op.activation == Activation::kTanh

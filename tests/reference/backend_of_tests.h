@@ -9,6 +9,6 @@ namespace lockstep::testing {
 
 // That of the CPU, or with LOCKSTEP_DEVICE=cuda that of the CUDA library beside the program, on the
 // first GPU.
-std::unique_ptr<Backend> make_backend_of_tests();
+std::unique_ptr<exec::Backend> make_backend_of_tests();
 
 }  // namespace lockstep::testing

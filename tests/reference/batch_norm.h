@@ -22,11 +22,11 @@ inline void find_statistics(
     variance[i % channels] += std::pow(x[i] - mean[i % channels], 2) / static_cast<double>(rows);
 }
 
-inline void batch_statistics(const BatchStatistics<double>& op) {
+inline void batch_statistics(const graph::BatchStatistics<double>& op) {
   find_statistics(op.rows, op.channels, op.x, op.statistics, op.statistics + op.channels);
 }
 
-inline void combine_lanes(const BatchNormForward<double>& op) {
+inline void combine_lanes(const graph::BatchNormForward<double>& op) {
   const auto lanes = static_cast<double>(op.lanes);
   std::fill_n(op.mean, op.channels, 0.0);
   std::fill_n(op.variance, op.channels, 0.0);
@@ -47,7 +47,7 @@ inline double stored(double statistic) {
   return std::isinf(statistic) ? std::copysign(65504.0, statistic) : statistic;
 }
 
-inline void batch_norm_forward(const BatchNormForward<double>& op) {
+inline void batch_norm_forward(const graph::BatchNormForward<double>& op) {
   const bool training = op.mean != nullptr;
   if (training && op.lanes > 0) combine_lanes(op);
   if (training && op.lanes == 0) find_statistics(op.rows, op.channels, op.x, op.mean, op.variance);
@@ -61,27 +61,27 @@ inline void batch_norm_forward(const BatchNormForward<double>& op) {
   }
 }
 
-inline double rstd_at(const BatchNormGradientInputs<double>& in, int64_t c) {
+inline double rstd_at(const graph::BatchNormGradientInputs<double>& in, int64_t c) {
   return rstd_of(in.variance[c], in.epsilon);
 }
-inline double xhat_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+inline double xhat_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
   return (in.x[i] - in.mean[i % in.channels]) * rstd_at(in, i % in.channels);
 }
 // What the activation was given, where there was no delta.
-inline double activated_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+inline double activated_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
   return xhat_at(in, i) * in.gamma[i % in.channels] + in.beta[i % in.channels];
 }
 // What the activation passed of d_y.
-inline double passed_at(const BatchNormGradientInputs<double>& in, int64_t i) {
+inline double passed_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
   const double y = !in.relu ? 1 : in.y != nullptr ? in.y[i] : activated_at(in, i);
   return y > 0 ? in.d_y[i] : 0;
 }
 
 // `lanes`: how often as many rows as these mean and variance are of.
-inline void sum_rows(const BatchNormGradientInputs<double>& in,
+inline void sum_rows(const graph::BatchNormGradientInputs<double>& in,
                      int64_t lanes,
                      double* d_delta,
-                     const BatchNormParameterGradients<double>& to) {
+                     const graph::BatchNormParameterGradients<double>& to) {
   std::fill_n(to.d_gamma, in.channels, 0.0);
   std::fill_n(to.d_beta, in.channels, 0.0);
   for (int64_t i = 0; i < in.rows * in.channels; ++i) {
@@ -98,7 +98,7 @@ inline void sum_rows(const BatchNormGradientInputs<double>& in,
 }
 
 // From the sums of g and of g xhat over `rows` rows.
-inline void input_gradient(const BatchNormGradientInputs<double>& in,
+inline void input_gradient(const graph::BatchNormGradientInputs<double>& in,
                            int64_t rows,
                            const double* sums,
                            const double* products,
@@ -111,18 +111,18 @@ inline void input_gradient(const BatchNormGradientInputs<double>& in,
   }
 }
 
-inline void batch_norm_backward(const BatchNormBackward<double>& op) {
+inline void batch_norm_backward(const graph::BatchNormBackward<double>& op) {
   sum_rows(op.in, 1, op.d_delta, op.parameters);
   input_gradient(op.in, op.in.rows, op.parameters.d_beta, op.parameters.d_gamma, op.d_x);
 }
 
-inline void batch_norm_sums(const BatchNormSums<double>& op) {
+inline void batch_norm_sums(const graph::BatchNormSums<double>& op) {
   sum_rows(op.in, op.lanes, op.d_delta, op.parameters);
   std::copy_n(op.parameters.d_beta, op.in.channels, op.sums);
   std::copy_n(op.parameters.d_gamma, op.in.channels, op.sums + op.in.channels);
 }
 
-inline void batch_norm_input_gradient(const BatchNormInputGradient<double>& op) {
+inline void batch_norm_input_gradient(const graph::BatchNormInputGradient<double>& op) {
   const int64_t n = 2 * op.in.channels;
   std::vector<double> sums(static_cast<size_t>(n));
   for (int64_t i = 0; i < op.lanes * n; ++i) sums[static_cast<size_t>(i % n)] += op.all_sums[i];

@@ -10,7 +10,7 @@ namespace lockstep::test {
 // Calls body(index in y, index in x, index in w) for every product of the sums, those of an
 // output in increasing order of (kernel row, kernel column, channel).
 template <typename Body>
-void for_each_product(const Conv2dShape& s, const Body& body) {
+void for_each_product(const graph::Conv2dShape& s, const Body& body) {
   const int64_t depth = s.group_channels();
   int64_t at = 0;
   for (int64_t n = 0; n < s.batch; ++n) {

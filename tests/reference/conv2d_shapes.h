@@ -8,20 +8,20 @@
 
 namespace lockstep::test {
 
-inline Conv2dShape shape(int64_t batch,
-                         int64_t height,
-                         int64_t width,
-                         int64_t channels,
-                         int64_t outputs,
-                         int64_t kernel_h,
-                         int64_t kernel_w,
-                         int64_t stride_h = 1,
-                         int64_t stride_w = 1,
-                         int64_t pad_h = 0,
-                         int64_t pad_w = 0,
-                         int64_t dilation_h = 1,
-                         int64_t dilation_w = 1,
-                         int64_t groups = 1) {
+inline graph::Conv2dShape shape(int64_t batch,
+                                int64_t height,
+                                int64_t width,
+                                int64_t channels,
+                                int64_t outputs,
+                                int64_t kernel_h,
+                                int64_t kernel_w,
+                                int64_t stride_h = 1,
+                                int64_t stride_w = 1,
+                                int64_t pad_h = 0,
+                                int64_t pad_w = 0,
+                                int64_t dilation_h = 1,
+                                int64_t dilation_w = 1,
+                                int64_t groups = 1) {
   return {batch,
           height,
           width,
@@ -39,15 +39,15 @@ inline Conv2dShape shape(int64_t batch,
 }
 
 // Squares: kernel, stride, padding, dilation.
-inline Conv2dShape square(int64_t batch,
-                          int64_t extent,
-                          int64_t channels,
-                          int64_t outputs,
-                          int64_t kernel,
-                          int64_t stride = 1,
-                          int64_t pad = 0,
-                          int64_t dilation = 1,
-                          int64_t groups = 1) {
+inline graph::Conv2dShape square(int64_t batch,
+                                 int64_t extent,
+                                 int64_t channels,
+                                 int64_t outputs,
+                                 int64_t kernel,
+                                 int64_t stride = 1,
+                                 int64_t pad = 0,
+                                 int64_t dilation = 1,
+                                 int64_t groups = 1) {
   return shape(batch,
                extent,
                extent,
@@ -68,8 +68,8 @@ inline Conv2dShape square(int64_t batch,
 // and sizes around the blocks: a panel (32 outputs), a tile (12 pixels), a depth block (768), a
 // block of pixels (768 and more), a strip (1152), Winograd's blocks (48 to 96 tiles, by the
 // outputs; 36 and 144 channels).
-inline const std::vector<Conv2dShape>& conv2d_shapes() {
-  static const std::vector<Conv2dShape> all = {
+inline const std::vector<graph::Conv2dShape>& conv2d_shapes() {
+  static const std::vector<graph::Conv2dShape> all = {
       square(1, 1, 1, 1, 1),
       square(2, 5, 3, 7, 1),
       square(3, 7, 33, 64, 1),
@@ -135,8 +135,8 @@ inline const std::vector<Conv2dShape>& conv2d_shapes() {
 // Those that have products of bf16x3.h. Channels around the tiles (16, 32), depths around the
 // blocks (16 and 48 chunks), rows around the pairs of row tiles (32) and the blocks of rows,
 // columns around a panel (32) and what is kept of them (1024).
-inline const std::vector<Conv2dShape>& bf16x3_conv2d_shapes() {
-  static const std::vector<Conv2dShape> all = {
+inline const std::vector<graph::Conv2dShape>& bf16x3_conv2d_shapes() {
+  static const std::vector<graph::Conv2dShape> all = {
       square(1, 1, 32, 32, 1),
       square(3, 7, 64, 33, 1),
       square(2, 9, 48, 40, 1, 2),
@@ -164,7 +164,7 @@ inline const std::vector<Conv2dShape>& bf16x3_conv2d_shapes() {
   return all;
 }
 
-inline std::string describe(const Conv2dShape& s) {
+inline std::string describe(const graph::Conv2dShape& s) {
   const auto pair = [](int64_t h, int64_t w) {
     return std::to_string(h) + "x" + std::to_string(w);
   };

@@ -14,12 +14,12 @@
 
 namespace lockstep::test {
 
-class HookedBackend final : public Backend {
+class HookedBackend final : public exec::Backend {
  public:
-  explicit HookedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
+  explicit HookedBackend(std::unique_ptr<exec::Backend> inner) : inner_(std::move(inner)) {}
 
   // Called before the ops of a lane, and at a mark.
-  std::function<void(const LaneContext&)> on_lane;
+  std::function<void(const graph::LaneContext&)> on_lane;
   std::function<void(Mark)> on_mark;
   // Where the memory of a row of the plan begins; null where there is none.
   std::byte* row(const std::string& name) const {
@@ -27,41 +27,43 @@ class HookedBackend final : public Backend {
     return found == rows_.end() ? nullptr : found->second;
   }
 
-  const OpSet& ops() const override { return inner_->ops(); }
-  void warm_up(const Graph& graph) override { inner_->warm_up(graph); }
+  const exec::OpSet& ops() const override { return inner_->ops(); }
+  void warm_up(const graph::Graph& graph) override { inner_->warm_up(graph); }
   void reserve(size_t bytes) override { inner_->reserve(bytes); }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     return rows_[what] = inner_->allocate(bytes, what, place);
   }
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
-  BatchUploads& uploads() override { return inner_->uploads(); }
-  PowerSgdProducts& power_sgd() override { return inner_->power_sgd(); }
-  void begin_lane(const LaneContext& lane) override {
+  exec::BatchUploads& uploads() override { return inner_->uploads(); }
+  collectives::PowerSgdProducts& power_sgd() override { return inner_->power_sgd(); }
+  void begin_lane(const graph::LaneContext& lane) override {
     if (on_lane) on_lane(lane);
     inner_->begin_lane(lane);
   }
   void* launch_context() override { return inner_->launch_context(); }
-  std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
-                                          std::vector<OptimizerSlice> slices) override {
+  std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
+                                                std::vector<exec::OptimizerSlice> slices) override {
     return inner_->flat_update(updates, std::move(slices));
   }
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
     inner_->hash(x, dtype, n, first_index, out);
   }
-  std::unique_ptr<RepeatedWork> repeated_work() override { return inner_->repeated_work(); }
+  std::unique_ptr<exec::RepeatedWork> repeated_work() override { return inner_->repeated_work(); }
   void plan_recordings(size_t bytes) override { inner_->plan_recordings(bytes); }
   void mark(Mark mark) override {
     if (on_mark) on_mark(mark);
     inner_->mark(mark);
   }
-  void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) override {
+  void newton_schulz(float* matrix,
+                     const exec::NewtonSchulz& shape,
+                     std::byte* workspace) override {
     inner_->newton_schulz(matrix, shape, workspace);
   }
   double reduce_ms() override { return inner_->reduce_ms(); }
   double peak_flops() override { return inner_->peak_flops(); }
 
-  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     inner_->tree_sum(terms, out, n);
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
@@ -81,7 +83,7 @@ class HookedBackend final : public Backend {
   std::byte* allocate_host(size_t bytes) override { return inner_->allocate_host(bytes); }
 
  private:
-  std::unique_ptr<Backend> inner_;
+  std::unique_ptr<exec::Backend> inner_;
   std::map<std::string, std::byte*> rows_;
 };
 

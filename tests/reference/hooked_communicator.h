@@ -9,9 +9,9 @@
 namespace lockstep::testing {
 
 // For communicators whose operations complete where they start.
-class HookedCommunicator final : public Communicator {
+class HookedCommunicator final : public collectives::Communicator {
  public:
-  explicit HookedCommunicator(Communicator& inner) : inner_(inner) {}
+  explicit HookedCommunicator(collectives::Communicator& inner) : inner_(inner) {}
 
   // Called with the slot of index `from` of the group, of what an exchange or an all-gather has
   // brought; not with this rank's own.
@@ -21,12 +21,12 @@ class HookedCommunicator final : public Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const char* name() const override { return inner_.name(); }
-  using Communicator::start_exchange;
+  using collectives::Communicator::start_exchange;
   int start_exchange(const std::byte* send,
                      size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group,
+                     const collectives::RankGroup& group,
                      std::span<const int> counts) override {
     const int handle = inner_.start_exchange(send, stride, receive, bytes, group, counts);
     show(on_exchanged, receive, bytes, group, counts);
@@ -34,7 +34,7 @@ class HookedCommunicator final : public Communicator {
   }
   int start_all_gather(std::byte* buffer,
                        size_t bytes,
-                       const RankGroup& group,
+                       const collectives::RankGroup& group,
                        std::span<const int> counts) override {
     const int handle = inner_.start_all_gather(buffer, bytes, group, counts);
     show(on_gathered, buffer, bytes, group, counts);
@@ -52,7 +52,7 @@ class HookedCommunicator final : public Communicator {
   void show(const Arrival& told,
             std::byte* slots,
             size_t bytes,
-            const RankGroup& group,
+            const collectives::RankGroup& group,
             std::span<const int> counts) const {
     for (int i = 0; told && i < group.count; ++i) {
       if (i == group.index_of(rank())) continue;
@@ -60,7 +60,7 @@ class HookedCommunicator final : public Communicator {
         told(i, slots + (slots_before(counts, i) + k) * bytes, bytes);
     }
   }
-  Communicator& inner_;
+  collectives::Communicator& inner_;
 };
 
 }  // namespace lockstep::testing

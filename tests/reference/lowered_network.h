@@ -32,27 +32,28 @@ class LoweredNetwork {
   // Throws ConfigError as the lowering does.
   LoweredNetwork(const onnx::Network& network,
                  size_t output,
-                 Purpose purpose,
+                 graph::Purpose purpose,
                  const std::vector<float>& target = {},
                  const std::vector<int32_t>& documents = {})
       : network_(network),
         backend_(make_backend_of_tests()),
         graph_(build(output, purpose, documents)) {
-    const ParameterLayout layout = make_layout(graph_, 1);
+    const plan::ParameterLayout layout = plan::make_layout(graph_, 1);
     slots_ = layout.slots;
-    const ProgramPlan plan = plan_program(graph_, [&](const Graph& g, const Op& op) {
-      return backend_->ops().op_workspace_bytes(g, op);
-    });
+    const plan::ProgramPlan plan =
+        plan::plan_program(graph_, [&](const graph::Graph& g, const graph::Op& op) {
+          return backend_->ops().op_workspace_bytes(g, op);
+        });
     const size_t parameter_bytes = static_cast<size_t>(layout.elements + 16) * sizeof(float),
                  target_bytes = (target.size() + 1) * sizeof(float);
     backend_->reserve(backend_->ops().workspace_bytes + plan.arena_bytes + plan.state_bytes +
                       plan.constant_bytes + 2 * parameter_bytes + target_bytes + sizeof(float) +
-                      7 * kDeviceAlignment);
+                      7 * plan::kDeviceAlignment);
     float* const parameters = floats(parameter_bytes);
     float* const gradients = floats(parameter_bytes);
     float* const unused = floats(sizeof(float));
     float* const given = floats(target_bytes);
-    Executor executor(
+    exec::Executor executor(
         graph_,
         plan,
         layout,
@@ -61,13 +62,13 @@ class LoweredNetwork {
          .parameters = reinterpret_cast<std::byte*>(parameters),
          .states = plan.state_bytes > 0 ? backend_->allocate(plan.state_bytes, "states") : nullptr,
          .constants = backend_->allocate(plan.constant_bytes, "constants")});
-    HostCopy initial(*backend_, parameters, layout.elements);
-    initialize_parameters(layout, 1, initial.data());
+    exec::HostCopy initial(*backend_, parameters, layout.elements);
+    train::initialize_parameters(layout, 1, initial.data());
     initial.write();
-    HostCopy targets(*backend_, given, static_cast<int64_t>(target.size()));
+    exec::HostCopy targets(*backend_, given, static_cast<int64_t>(target.size()));
     std::ranges::copy(target, targets.data());
     targets.write();
-    const std::span<LaneContext> lane = backend_->host_array<LaneContext>(1);
+    const std::span<graph::LaneContext> lane = backend_->host_array<graph::LaneContext>(1);
     lane.front().valid_rows = 1;
     lane.front().gradient_scale = 1;
     const std::span<float> result = backend_->host_array<float>(
@@ -78,7 +79,7 @@ class LoweredNetwork {
                  gradients,
                  nullptr,
                  reinterpret_cast<std::byte*>(result.data()));
-    HostCopy computed(*backend_, gradients, layout.elements);
+    exec::HostCopy computed(*backend_, gradients, layout.elements);
     gradients_.assign(computed.read(), computed.data() + layout.elements);
     result_.assign(result.begin(), result.end());
   }
@@ -93,7 +94,7 @@ class LoweredNetwork {
     for (const onnx::LoweredParameter& parameter : parameters_) {
       if (parameter.value != value) continue;
       const std::string& name = graph_[parameter.tensor].name;
-      const auto slot = std::ranges::find(slots_, name, &ParameterSlot::name);
+      const auto slot = std::ranges::find(slots_, name, &plan::ParameterSlot::name);
       return onnx::elements_in_file(network_.values[static_cast<size_t>(value)],
                                     parameter.storage,
                                     gradients_.data() + slot->offset);
@@ -101,9 +102,9 @@ class LoweredNetwork {
     return {};
   }
 
-  size_t ops(OpKind kind) const {
-    return static_cast<size_t>(
-        std::ranges::count(std::span(graph_.ops).first(graph_.forward_ops), kind, &Op::kind));
+  size_t ops(graph::OpKind kind) const {
+    return static_cast<size_t>(std::ranges::count(
+        std::span(graph_.ops).first(graph_.forward_ops), kind, &graph::Op::kind));
   }
 
  private:
@@ -111,7 +112,7 @@ class LoweredNetwork {
     return reinterpret_cast<float*>(backend_->allocate(bytes, "test"));
   }
 
-  onnx::LoweringOptions options_of(GraphBuilder& builder,
+  onnx::LoweringOptions options_of(graph::GraphBuilder& builder,
                                    const std::vector<int32_t>& documents) const {
     onnx::LoweringOptions options;
     if (network_.inputs.empty() || documents.empty()) return options;
@@ -123,48 +124,48 @@ class LoweredNetwork {
   }
 
   // Sets the masks of tokens: 1 where the document is at least 0.
-  static void set_masks(GraphBuilder& builder, onnx::Lowering& lowering) {
-    PointwiseProgram seen;
+  static void set_masks(graph::GraphBuilder& builder, onnx::Lowering& lowering) {
+    graph::PointwiseProgram seen;
     const int zero = seen.constant(0);
-    seen.append(PointwiseFunction::kLessOrEqual, zero, seen.input(0));
+    seen.append(graph::PointwiseFunction::kLessOrEqual, zero, seen.input(0));
     for (const int input : lowering.options().token_masks)
       lowering.layouts().set(
           input,
           ops::pointwise(builder, "mask", {lowering.options().documents}, seen, /*integers=*/true));
   }
 
-  Graph build(size_t output, Purpose purpose, const std::vector<int32_t>& documents) {
-    GraphBuilder builder((GraphOptions(purpose)));
+  graph::Graph build(size_t output, graph::Purpose purpose, const std::vector<int32_t>& documents) {
+    graph::GraphBuilder builder((graph::GraphOptions(purpose)));
     builder.input("unused", {1, 1}, DType::kF32);
     onnx::Lowering lowering(network_, builder, options_of(builder, documents));
     set_masks(builder, lowering);
     lowering.run();
-    PointwiseProgram same;
+    graph::PointwiseProgram same;
     same.input(0);
     const TensorId y = ops::pointwise(
         builder, "numbers", {lowering.layouts().plain(network_.outputs[output])}, same);
     parameters_ = lowering.parameters().all();
-    if (purpose == Purpose::kInference) {
+    if (purpose == graph::Purpose::kInference) {
       builder.keep(y);
-      Graph graph = std::move(builder).finish();
-      fuse_forward(graph);
+      graph::Graph graph = std::move(builder).finish();
+      graph::fuse_forward(graph);
       for (const TensorId parameter : graph.parameters) graph[parameter].frozen = true;
       return graph;
     }
     const Shape row = {1, builder.shape(y).elements()};
     const TensorId target = builder.input("target", row, DType::kF32);
     ops::mean_squared_error(builder, ops::reshape(builder, "row", y, row), target);
-    Graph graph = std::move(builder).finish();
-    fuse_forward(graph);
-    differentiate(graph);
+    graph::Graph graph = std::move(builder).finish();
+    graph::fuse_forward(graph);
+    graph::differentiate(graph);
     return graph;
   }
 
   const onnx::Network& network_;
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<exec::Backend> backend_;
   std::vector<onnx::LoweredParameter> parameters_;
-  Graph graph_;
-  std::vector<ParameterSlot> slots_;
+  graph::Graph graph_;
+  std::vector<plan::ParameterSlot> slots_;
   std::vector<float> gradients_, result_;
 };
 

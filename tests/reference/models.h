@@ -14,7 +14,9 @@ inline MlpConfig small_mlp() {
   return config;
 }
 
-inline ModelIo small_mlp_io() { return {.features = 18, .classes = 5, .target_columns = 0}; }
+inline models::ModelIo small_mlp_io() {
+  return {.features = 18, .classes = 5, .target_columns = 0};
+}
 
 inline GptConfig small_gpt() {
   GptConfig config;
@@ -72,7 +74,7 @@ inline GptConfig small_gptj() {
 }
 
 // Images for the networks below; larger ones cost the tests their time.
-inline ModelIo small_image_io() {
+inline models::ModelIo small_image_io() {
   return {.classes = 7,
           .height = 32,
           .width = 32,

@@ -36,7 +36,7 @@ inline Matrix64 product(const Matrix64& a, const Matrix64& b) {
 }
 
 inline std::vector<double> newton_schulz_reference(std::vector<double> matrix,
-                                                   const NewtonSchulz& shape) {
+                                                   const exec::NewtonSchulz& shape) {
   Matrix64 x = {shape.rows, shape.columns, std::move(matrix)};
   if (shape.tall()) x = transposed(x);
   double squares = 0;
@@ -58,7 +58,7 @@ inline std::vector<double> newton_schulz_reference(std::vector<double> matrix,
 // What floats may be off by: each iteration rounds entries of about 1 / sqrt(order), singular values
 // at most about 1.2, in chains as long as the matrix' longer side, and widens what came before, along
 // the smallest singular values, by at most a = 3.4445.
-inline double newton_schulz_tolerance(const NewtonSchulz& shape) {
+inline double newton_schulz_tolerance(const exec::NewtonSchulz& shape) {
   const double longer = static_cast<double>(std::max(shape.rows, shape.columns));
   return 0x1p-24 * std::pow(3.4445, shape.iterations) * (4 + std::sqrt(longer)) * shape.scale;
 }

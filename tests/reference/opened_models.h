@@ -5,14 +5,16 @@
 
 namespace lockstep::testing {
 
-inline ModelTraits traits_of(const ModelConfig& model) { return open_model(model)->traits(); }
-
-inline ModelConfig resolved(const ModelConfig& model, const ModelIo& io) {
-  return open_model(model)->resolved(io);
+inline config::ModelTraits traits_of(const ModelConfig& model) {
+  return models::open_model(model)->traits();
 }
 
-inline double flops_per_sample(const ModelConfig& model, const ModelIo& io) {
-  return open_model(model)->flops_per_sample(io);
+inline ModelConfig resolved(const ModelConfig& model, const models::ModelIo& io) {
+  return models::open_model(model)->resolved(io);
+}
+
+inline double flops_per_sample(const ModelConfig& model, const models::ModelIo& io) {
+  return models::open_model(model)->flops_per_sample(io);
 }
 
 }  // namespace lockstep::testing

@@ -14,9 +14,9 @@
 
 namespace lockstep::test {
 
-class PlainMath final : public SliceMath, public PowerSgdProducts {
+class PlainMath final : public collectives::SliceMath, public collectives::PowerSgdProducts {
  public:
-  void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) override {
+  void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     for (int64_t i = 0; i < n; ++i) {
       out[i] =
           terms.residuals ? keeping_sum(terms, 0, terms.count, i) : sum(terms, 0, terms.count, i);
@@ -48,7 +48,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
   }
   void left(const float* matrix,
             const float* right,
-            const PowerSgdShape& shape,
+            const collectives::PowerSgdShape& shape,
             float* left) override {
     assign(left,
            test::power_sgd_left(doubles(matrix, shape.rows * shape.columns),
@@ -57,7 +57,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
   }
   void right(const float* matrix,
              const float* left,
-             const PowerSgdShape& shape,
+             const collectives::PowerSgdShape& shape,
              float* right) override {
     assign(right,
            test::power_sgd_right(doubles(matrix, shape.rows * shape.columns),
@@ -68,7 +68,8 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     for (int k = 0; k < rank; ++k) {
       bool zeros = true;
       for (int64_t i = k; i < columns * rank; i += rank) zeros = zeros && right[i] == 0;
-      for (int64_t i = k; zeros && i < columns * rank; i += rank) right[i] = power_sgd_noise(i);
+      for (int64_t i = k; zeros && i < columns * rank; i += rank)
+        right[i] = collectives::power_sgd_noise(i);
     }
   }
   void orthonormalize(float* left, int64_t rows, int rank) override {
@@ -76,7 +77,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
   }
   void product(const float* left,
                const float* right,
-               const PowerSgdShape& shape,
+               const collectives::PowerSgdShape& shape,
                float* matrix) override {
     assign(matrix,
            test::power_sgd_product(doubles(left, shape.rows * shape.rank),
@@ -105,7 +106,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     return wire == DType::kBF16 ? to_float(round_to<BFloat16>(x)) : x;
   }
   // The term with which the right half of the tree over terms [first, first + count) begins.
-  static int middle_of(const TreeSumTerms& terms, int first, int count) {
+  static int middle_of(const collectives::TreeSumTerms& terms, int first, int count) {
     if (terms.joins == nullptr) return first + count / 2;
     std::vector<int> open;  // the first terms of the sums so far
     for (int k = first;; ++k) {
@@ -116,13 +117,16 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
       }
     }
   }
-  static float sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
+  static float sum(const collectives::TreeSumTerms& terms, int first, int count, int64_t i) {
     if (count == 1) return read(terms, first, i);
     const int middle = middle_of(terms, first, count);
     return rounded(sum(terms, first, middle - first, i), terms.wire) +
            rounded(sum(terms, middle, first + count - middle, i), terms.wire);
   }
-  static float keeping_sum(const TreeSumTerms& terms, int first, int count, int64_t i) {
+  static float keeping_sum(const collectives::TreeSumTerms& terms,
+                           int first,
+                           int count,
+                           int64_t i) {
     if (count == 1 && terms.count > 1) return read(terms, first, i);
     const int middle = count == 1 ? 1 : middle_of(terms, first, count);
     const float exact = count == 1 ? read(terms, first, i)
@@ -134,7 +138,7 @@ class PlainMath final : public SliceMath, public PowerSgdProducts {
     kept = round_to<BFloat16>(wanted - sum).bits;
     return sum;
   }
-  static float read(const TreeSumTerms& terms, int number, int64_t i) {
+  static float read(const collectives::TreeSumTerms& terms, int number, int64_t i) {
     return terms.travelled ? to_float(static_cast<const BFloat16*>(terms.arrays[number])[i])
                            : static_cast<const float*>(terms.arrays[number])[i];
   }

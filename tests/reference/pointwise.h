@@ -23,7 +23,7 @@ inline double python_mod(double a, double b) {
 }
 
 struct FunctionCase {
-  PointwiseFunction function;
+  graph::PointwiseFunction function;
   std::function<double(double a, double b, double c)> value;
   double low, high;     // of all operands
   double error = 4;     // in units of kEps, of the value
@@ -32,7 +32,7 @@ struct FunctionCase {
 };
 
 inline const std::vector<FunctionCase>& functions() {
-  using F = PointwiseFunction;
+  using F = graph::PointwiseFunction;
   static const std::vector<FunctionCase> all = {
       {F::kNeg, [](double a, double, double) { return -a; }, -9, 9},
       {F::kAbs, [](double a, double, double) { return std::abs(a); }, 0.1, 9},
@@ -96,7 +96,7 @@ inline const std::vector<FunctionCase>& functions() {
   return all;
 }
 
-inline const FunctionCase& case_of(PointwiseFunction function) {
+inline const FunctionCase& case_of(graph::PointwiseFunction function) {
   return *std::find_if(functions().begin(), functions().end(), [=](const FunctionCase& each) {
     return each.function == function;
   });
@@ -113,18 +113,18 @@ struct PointwiseElement {
   double value, error;
 };
 
-inline PointwiseElement pointwise_element(const PointwiseForward<double>& op, int64_t i) {
-  int64_t offsets[PointwiseCode::kMaxInputs] = {};
+inline PointwiseElement pointwise_element(const graph::PointwiseForward<double>& op, int64_t i) {
+  int64_t offsets[graph::PointwiseCode::kMaxInputs] = {};
   for (int d = op.loops.rank - 1; d >= 0; i /= op.loops.extents[d--]) {
     for (int k = 0; k < op.code->inputs; ++k)
       offsets[k] += i % op.loops.extents[d] * op.loops.strides[k][d];
   }
   std::vector<PointwiseElement> elements;
-  for (const PointwiseInstruction& instruction : op.program->instructions()) {
-    if (instruction.function == PointwiseFunction::kInput) {
+  for (const graph::PointwiseInstruction& instruction : op.program->instructions()) {
+    if (instruction.function == graph::PointwiseFunction::kInput) {
       const auto k = instruction.input;
       elements.push_back({element_at(op.inputs[k], op.input_types[k], offsets[k]), 0});
-    } else if (instruction.function == PointwiseFunction::kConstant) {
+    } else if (instruction.function == graph::PointwiseFunction::kConstant) {
       elements.push_back({instruction.constant, 0});
     } else {
       const FunctionCase& function = case_of(instruction.function);
@@ -148,8 +148,8 @@ inline PointwiseElement pointwise_element(const PointwiseForward<double>& op, in
   return elements[static_cast<size_t>(op.program->result())];
 }
 
-inline void pointwise_reference(const OpCall& call) {
-  const auto op = PointwiseForward<double>::of(call);
+inline void pointwise_reference(const graph::OpCall& call) {
+  const auto op = graph::PointwiseForward<double>::of(call);
   for (int64_t i = 0; i < op.n; ++i) {
     const double value = pointwise_element(op, i).value;
     if (op.y_type == DType::kI32) {

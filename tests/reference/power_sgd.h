@@ -12,7 +12,7 @@ namespace lockstep::test {
 // (rows, rank) = matrix * right
 inline std::vector<double> power_sgd_left(const std::vector<double>& matrix,
                                           const std::vector<double>& right,
-                                          const PowerSgdShape& shape) {
+                                          const collectives::PowerSgdShape& shape) {
   std::vector<double> left(static_cast<size_t>(shape.rows * shape.rank));
   for (int64_t i = 0; i < shape.rows; ++i) {
     for (int64_t j = 0; j < shape.columns; ++j) {
@@ -26,7 +26,7 @@ inline std::vector<double> power_sgd_left(const std::vector<double>& matrix,
 // (columns, rank) = matrix^T * left
 inline std::vector<double> power_sgd_right(const std::vector<double>& matrix,
                                            const std::vector<double>& left,
-                                           const PowerSgdShape& shape) {
+                                           const collectives::PowerSgdShape& shape) {
   std::vector<double> right(static_cast<size_t>(shape.columns * shape.rank));
   for (int64_t i = 0; i < shape.rows; ++i) {
     for (int64_t j = 0; j < shape.columns; ++j) {
@@ -40,7 +40,7 @@ inline std::vector<double> power_sgd_right(const std::vector<double>& matrix,
 // (rows, columns) = left * right^T
 inline std::vector<double> power_sgd_product(const std::vector<double>& left,
                                              const std::vector<double>& right,
-                                             const PowerSgdShape& shape) {
+                                             const collectives::PowerSgdShape& shape) {
   std::vector<double> matrix(static_cast<size_t>(shape.rows * shape.columns));
   for (int64_t i = 0; i < shape.rows; ++i) {
     for (int64_t j = 0; j < shape.columns; ++j) {
@@ -69,7 +69,7 @@ inline std::vector<double> orthonormal(std::vector<double> left, int rank) {
   for (size_t k = 0; k < stride; ++k) whole[k] = product(k, k);
   for (size_t k = 0; k < stride; ++k) {
     const double squares = product(k, k);
-    const bool nothing = is_next_to_nothing(squares, whole[k] - squares);
+    const bool nothing = collectives::is_next_to_nothing(squares, whole[k] - squares);
     for (size_t i = 0; i < rows; ++i) {
       double& x = left[i * stride + k];
       x = nothing ? 0 : x / std::sqrt(squares);

@@ -18,7 +18,8 @@ namespace lockstep::test {
 
 // The methods of PowerSgdProducts.
 struct PowerSgdMath {
-  using Product = std::function<void(const float*, const float*, const PowerSgdShape&, float*)>;
+  using Product =
+      std::function<void(const float*, const float*, const collectives::PowerSgdShape&, float*)>;
   Product left, right, product;
   std::function<void(float* left, int64_t rows, int rank)> orthonormalize;
   std::function<void(float* matrix, const float* product, float factor, int64_t n)> subtract;
@@ -27,13 +28,13 @@ struct PowerSgdMath {
 
 inline constexpr int kPowerSgdRanks[] = {1, 2, 3, 4, 5, 8, 13, 32};
 
-inline std::string name_of(const PowerSgdShape& shape) {
+inline std::string name_of(const collectives::PowerSgdShape& shape) {
   return fmt::format("{} x {}, rank {}", shape.rows, shape.columns, shape.rank);
 }
 
 // Matrix and factors of random numbers, each `offset` elements off an aligned address.
 struct PowerSgdArrays {
-  PowerSgdArrays(const PowerSgdShape& shape, int64_t offset)
+  PowerSgdArrays(const collectives::PowerSgdShape& shape, int64_t offset)
       : matrix(shape.rows * shape.columns, offset),
         left(shape.rows * shape.rank, offset),
         right(shape.columns * shape.rank, offset) {
@@ -58,7 +59,7 @@ inline void expect_sums(const Guarded<float>& actual,
 }
 
 inline std::vector<float> check_products(const PowerSgdMath& math,
-                                         const PowerSgdShape& shape,
+                                         const collectives::PowerSgdShape& shape,
                                          int64_t offset,
                                          const std::string& where) {
   const std::string what = name_of(shape) + ", " + where;
@@ -195,19 +196,20 @@ inline void check_zero_columns(const PowerSgdMath& math, const std::string& what
       math.fill_zero_columns(right.data(), columns, rank);
       for (int64_t i = 0; i < right.size(); ++i) {
         const bool zeros = i % rank == rank / 2 || i % rank == 0;
-        ASSERT_EQ(right[i], zeros ? power_sgd_noise(i) : before[static_cast<size_t>(i)])
+        ASSERT_EQ(right[i],
+                  zeros ? collectives::power_sgd_noise(i) : before[static_cast<size_t>(i)])
             << what << ", rank " << rank << ", element " << i;
-        EXPECT_LE(std::abs(power_sgd_noise(i)), 1);
+        EXPECT_LE(std::abs(collectives::power_sgd_noise(i)), 1);
       }
     }
   }
-  EXPECT_NE(power_sgd_noise(0), power_sgd_noise(1));
+  EXPECT_NE(collectives::power_sgd_noise(0), collectives::power_sgd_noise(1));
 }
 
 // NaN and infinity show in all that is computed of them, and nowhere else.
 inline void check_not_finite(const PowerSgdMath& math, const std::string& what) {
   for (const int rank : {1, 3, 4, 8, 11}) {
-    const PowerSgdShape shape{21, 37, rank};
+    const collectives::PowerSgdShape shape{21, 37, rank};
     for (const float bad :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
       for (const int64_t at : {int64_t{0}, int64_t{18 * 37 + 36}, int64_t{20 * 37 + 5}}) {

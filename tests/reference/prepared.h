@@ -8,14 +8,14 @@
 
 namespace lockstep::testing {
 
-inline PreparedRun prepare(RunConfig config,
-                           const Topology& placed,
-                           RunPurpose purpose,
-                           const OpSet& ops,
-                           const PrepareOptions& options = {}) {
+inline run::PreparedRun prepare(RunConfig config,
+                                const collectives::Topology& placed,
+                                run::RunPurpose purpose,
+                                const exec::OpSet& ops,
+                                const run::PrepareOptions& options = {}) {
   if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
-  return prepare_run(
-      choose_lanes(open_config(std::move(config))).opened, placed, purpose, ops, options);
+  return run::prepare_run(
+      run::choose_lanes(run::open_config(std::move(config))).opened, placed, purpose, ops, options);
 }
 
 }  // namespace lockstep::testing

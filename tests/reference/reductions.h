@@ -8,25 +8,27 @@
 
 namespace lockstep::test {
 
-inline double reduction_value(ReduceKind kind, double sum, double x) {
+inline double reduction_value(graph::ReduceKind kind, double sum, double x) {
   switch (kind) {
-    case ReduceKind::kMax: return std::isnan(sum) || std::isnan(x) ? sum + x : std::max(sum, x);
-    case ReduceKind::kMin: return std::isnan(sum) || std::isnan(x) ? sum + x : std::min(sum, x);
-    case ReduceKind::kProduct: return sum * x;
+    case graph::ReduceKind::kMax:
+      return std::isnan(sum) || std::isnan(x) ? sum + x : std::max(sum, x);
+    case graph::ReduceKind::kMin:
+      return std::isnan(sum) || std::isnan(x) ? sum + x : std::min(sum, x);
+    case graph::ReduceKind::kProduct: return sum * x;
     default: return sum + x;
   }
 }
 
 // Element by element, in double precision.
-inline void reduce_reference(const OpCall& call) {
-  const auto op = ReduceForward<double>::of(call);
+inline void reduce_reference(const graph::OpCall& call) {
+  const auto op = graph::ReduceForward<double>::of(call);
   auto* const y = static_cast<double*>(op.y);
   for (int64_t i = 0; i < op.loops.kept.count; ++i) {
     const double* x = op.x + op.loops.kept.offset(i);
     y[i] = x[0];
     for (int64_t r = 1; r < op.loops.reduced.count; ++r)
       y[i] = reduction_value(op.kind, y[i], x[op.loops.reduced.offset(r)]);
-    if (op.kind == ReduceKind::kMean) y[i] /= static_cast<double>(op.loops.reduced.count);
+    if (op.kind == graph::ReduceKind::kMean) y[i] /= static_cast<double>(op.loops.reduced.count);
   }
 }
 

@@ -66,9 +66,9 @@ inline TrainOptions resumed() {
 // the run and its communicator.
 struct RankUnderTest {
   test::HookedBackend& backend;
-  const PreparedRun& prepared;
+  const run::PreparedRun& prepared;
   HookedCommunicator& communicator;  // of slices
-  NodeMemory* node;                  // null without
+  collectives::NodeMemory* node;     // null without
 };
 using Meddle = std::function<void(const RankUnderTest&)>;
 
@@ -83,35 +83,38 @@ struct Training {
 };
 
 // What the plan says that ranks share; null where it says nothing.
-inline std::unique_ptr<NodeMemory> share_memory(Communicator& communicator, const Plan& plan) {
+inline std::unique_ptr<collectives::NodeMemory> share_memory(
+    collectives::Communicator& communicator, const plan::Plan& plan) {
   if (!plan.sharding.topology.shares_memory) return nullptr;
-  std::unique_ptr<NodeMemory> node = NodeMemory::join(communicator, plan.sharding.topology);
-  allocate_shared(*node, plan);
+  std::unique_ptr<collectives::NodeMemory> node =
+      collectives::NodeMemory::join(communicator, plan.sharding.topology);
+  train::allocate_shared(*node, plan);
   return node;
 }
 
 // Trains with its outputs in `folder`; returns rank 0's result. Errors of the run come out as they
 // are.
-inline TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
+inline train::TrainResult train_in(const std::filesystem::path& folder, const Training& training) {
   init_log("error", 0, 1);
   std::filesystem::create_directories(folder);
-  TrainResult result;
-  run_ranks(training.ranks, [&](Communicator& communicator) {
-    RunConfig config = parse_config(training.config, "test", training.overrides);
+  train::TrainResult result;
+  run_ranks(training.ranks, [&](collectives::Communicator& communicator) {
+    RunConfig config = config::parse_config(training.config, "test", training.overrides);
     config.output.run_dir = folder;
     config.output.tensorboard = false;
     test::HookedBackend backend(cpu::make_backend());
-    const Topology topology = {
+    const collectives::Topology topology = {
         training.nodes, training.ranks / training.nodes, training.shares_memory};
-    const PreparedRun prepared =
-        prepare(std::move(config), topology, RunPurpose::kTrain, backend.ops());
+    const run::PreparedRun prepared =
+        prepare(std::move(config), topology, run::RunPurpose::kTrain, backend.ops());
     const auto node = share_memory(communicator, prepared.plan);
     HookedCommunicator slices(communicator);
-    const RunContext parts = context_of(prepared, communicator, slices, backend, node.get());
-    Trainer trainer(parts);
+    const train::RunContext parts =
+        run::context_of(prepared, communicator, slices, backend, node.get());
+    train::Trainer trainer(parts);
     if (training.meddle) training.meddle({backend, prepared, slices, node.get()});
     trainer.start(training.options.resume);
-    const TrainResult mine = trainer.run(training.options.max_steps);
+    const train::TrainResult mine = trainer.run(training.options.max_steps);
     if (communicator.rank() == 0) result = mine;
   });
   return result;

@@ -13,10 +13,10 @@
 namespace lockstep::testing {
 
 // Options of `ranks` ranks that meet through `file`.
-inline std::vector<TcpOptions> tcp_ranks(int ranks, const std::string& file) {
-  std::vector<TcpOptions> options(static_cast<size_t>(ranks));
+inline std::vector<collectives::TcpOptions> tcp_ranks(int ranks, const std::string& file) {
+  std::vector<collectives::TcpOptions> options(static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
-    TcpOptions& mine = options[static_cast<size_t>(rank)];
+    collectives::TcpOptions& mine = options[static_cast<size_t>(rank)];
     mine.rank = rank;
     mine.size = ranks;
     mine.file = file;
@@ -29,14 +29,15 @@ inline std::vector<TcpOptions> tcp_ranks(int ranks, const std::string& file) {
 
 // Runs body(communicator) on a thread for each of the options; returns the message that each rank
 // ended with, empty for none.
-inline std::vector<std::string> run_tcp_ranks(const std::vector<TcpOptions>& options,
-                                              const std::function<void(TcpCommunicator&)>& body) {
+inline std::vector<std::string> run_tcp_ranks(
+    const std::vector<collectives::TcpOptions>& options,
+    const std::function<void(collectives::TcpCommunicator&)>& body) {
   std::vector<std::string> errors(options.size());
   std::vector<std::thread> threads;
   for (size_t i = 0; i < options.size(); ++i) {
     threads.emplace_back([&, i] {
       try {
-        body(*make_tcp_communicator(options[i]));
+        body(*collectives::make_tcp_communicator(options[i]));
       } catch (const std::exception& error) {
         errors[i] = error.what();
       }

@@ -25,19 +25,19 @@ struct ThreadWorld {
 };
 
 // Operations complete in start_*; wait() has nothing left to do.
-class ThreadCommunicator final : public Communicator {
+class ThreadCommunicator final : public collectives::Communicator {
  public:
   ThreadCommunicator(ThreadWorld& world, int rank) : world_(world), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return world_.size; }
   const char* name() const override { return "threads"; }
 
-  using Communicator::start_exchange;
+  using collectives::Communicator::start_exchange;
   int start_exchange(const std::byte* send,
                      size_t stride,
                      std::byte* receive,
                      size_t bytes,
-                     const RankGroup& group,
+                     const collectives::RankGroup& group,
                      std::span<const int> counts) override {
     world_.strides[static_cast<size_t>(rank_)] = stride;
     return meet(send, [&] {
@@ -53,7 +53,7 @@ class ThreadCommunicator final : public Communicator {
   }
   int start_all_gather(std::byte* buffer,
                        size_t bytes,
-                       const RankGroup& group,
+                       const collectives::RankGroup& group,
                        std::span<const int> counts) override {
     return meet(buffer, [&] {
       each_other(group, [&](int, int i) {
@@ -80,7 +80,7 @@ class ThreadCommunicator final : public Communicator {
 
  private:
   template <typename F>
-  void each_other(const RankGroup& group, F f) {
+  void each_other(const collectives::RankGroup& group, F f) {
     for (int i = 0; i < group.count; ++i) {
       if (group.rank_of(i) != rank_) f(group.index_of(rank_), i);
     }
@@ -101,7 +101,7 @@ class ThreadCommunicator final : public Communicator {
 };
 
 // Runs body(communicator) on `ranks` threads; rethrows the first exception of the lowest rank.
-inline void run_ranks(int ranks, const std::function<void(Communicator&)>& body) {
+inline void run_ranks(int ranks, const std::function<void(collectives::Communicator&)>& body) {
   ThreadWorld world(ranks);
   std::vector<std::exception_ptr> errors(static_cast<size_t>(ranks));
   std::vector<std::thread> threads;

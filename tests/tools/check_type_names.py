@@ -21,7 +21,7 @@ FOLDERS = ("runtime", "collectives", "models", "launcher", "tests")
 ENDINGS = (".h", ".cc", ".cu")
 # The generator of the config makes a type of each message and enum here, in `lockstep`.
 SCHEMA, NOT_GENERATED = "runtime/config/schema", "options.proto"
-MAX_IN_LOCKSTEP = None  # no limit yet, and rooms are not checked
+MAX_IN_LOCKSTEP = 150
 UNNAMED = "(unnamed)"
 
 Type = collections.namedtuple("Type", "path line space name alias")

@@ -142,7 +142,7 @@ def main():
 
 #include <cstdint>
 
-namespace lockstep {{
+namespace lockstep::tokenizer {{
 
 // Code points from first to last have exactly these bits of CharClass.
 struct CorrectedClass {{

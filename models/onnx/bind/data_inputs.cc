@@ -24,10 +24,10 @@ bool is_read(const Network& network, int number) {
 // Makes the inputs that have a number for each token, (B, T).
 class TextInputs {
  public:
-  TextInputs(GraphBuilder& builder, int64_t batch, int64_t tokens, bool next_token)
+  TextInputs(graph::GraphBuilder& builder, int64_t batch, int64_t tokens, bool next_token)
       : builder_(builder),
-        samples_(next_token ? token_inputs(builder, batch, tokens)
-                            : text_inputs(builder, batch, tokens, 0)) {}
+        samples_(next_token ? models::token_inputs(builder, batch, tokens)
+                            : models::text_inputs(builder, batch, tokens, 0)) {}
 
   TensorId targets() const { return samples_.targets; }
   TensorId documents() const { return samples_.documents; }
@@ -47,18 +47,20 @@ class TextInputs {
  private:
   // 1 for tokens, 0 for padding, whose document is below 0.
   TensorId mask(const Value& input) {
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     const int zero = program.constant(0);
-    program.append(PointwiseFunction::kLessOrEqual, zero, program.input(0));
+    program.append(graph::PointwiseFunction::kLessOrEqual, zero, program.input(0));
     return ops::pointwise(
         builder_, input.name, {samples_.documents}, program, !is_floating(input.type));
   }
 
-  GraphBuilder& builder_;
-  TokenInputs samples_;
+  graph::GraphBuilder& builder_;
+  models::TokenInputs samples_;
 };
 
-DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const ModelIo& io) {
+DataInputs::Input images_of(graph::GraphBuilder& builder,
+                            const Value& input,
+                            const models::ModelIo& io) {
   const TensorId pixels =
       builder.input("images", {input.extents[0], io.height, io.width, io.channels}, DType::kU8);
   return {ops::image_normalize(builder, "images.normalized", pixels, {io.mean, io.std}), true};
@@ -66,15 +68,15 @@ DataInputs::Input images_of(GraphBuilder& builder, const Value& input, const Mod
 
 // Converts numbers to the type of the file's input: unchanged if it is floating-point, else
 // integers.
-TensorId as_typed(GraphBuilder& builder, const Value& input, TensorId numbers) {
+TensorId as_typed(graph::GraphBuilder& builder, const Value& input, TensorId numbers) {
   if (is_floating(input.type)) return numbers;
-  PointwiseProgram identity;
-  identity.append(PointwiseFunction::kIdentity, identity.input(0));
+  graph::PointwiseProgram identity;
+  identity.append(graph::PointwiseFunction::kIdentity, identity.input(0));
   return ops::pointwise(builder, input.name + ".whole", {numbers}, identity, /*integers=*/true);
 }
 
 // The features of a sample are split among the inputs, in order.
-DataInputs feature_data(GraphBuilder& builder, const Network& network) {
+DataInputs feature_data(graph::GraphBuilder& builder, const Network& network) {
   const auto value = [&](int number) -> const Value& {
     return network.values[static_cast<size_t>(number)];
   };
@@ -101,28 +103,30 @@ DataInputs feature_data(GraphBuilder& builder, const Network& network) {
   return made;
 }
 
-DataInputs denoiser_data(GraphBuilder& builder,
+DataInputs denoiser_data(graph::GraphBuilder& builder,
                          const OnnxDiffusion& diffusion,
                          const NetworkInputs& inputs,
                          const Network& network,
-                         const ModelIo& io,
+                         const models::ModelIo& io,
                          int64_t classes) {
   const auto value = [&](size_t index) -> const Value& {
     return network.values[static_cast<size_t>(network.inputs[index])];
   };
   if (builder.options().compute != DType::kF32)
-    refuse_value("execution.precision",
-                 builder.options().compute == DType::kBF16 ? "BF16" : "FP16",
-                 "FP32 with model.onnx.diffusion, because 16 bits cannot distinguish all times");
+    config::refuse_value(
+        "execution.precision",
+        builder.options().compute == DType::kBF16 ? "BF16" : "FP16",
+        "FP32 with model.onnx.diffusion, because 16 bits cannot distinguish all times");
   const bool lose_classes = diffusion.label_dropout > 0 && inputs.has(Meaning::kClasses);
   DataInputs made;
-  made.noised = denoiser_inputs(builder,
-                                io,
-                                value(0).extents[0],
-                                {.schedule = diffusion.schedule,
-                                 .target = diffusion.target,
-                                 .label_dropout = lose_classes ? diffusion.label_dropout : 0,
-                                 .classes = classes});
+  made.noised =
+      models::denoiser_inputs(builder,
+                              io,
+                              value(0).extents[0],
+                              {.schedule = diffusion.schedule,
+                               .target = diffusion.target,
+                               .label_dropout = lose_classes ? diffusion.label_dropout : 0,
+                               .classes = classes});
   for (size_t index = 0; index < network.inputs.size(); ++index) {
     switch (inputs.meanings()[index]) {
       case Meaning::kImages: made.inputs.push_back({made.noised.images, true}); break;
@@ -139,18 +143,19 @@ DataInputs denoiser_data(GraphBuilder& builder,
 
 }  // namespace
 
-DataInputs append_data_inputs(GraphBuilder& builder,
+DataInputs append_data_inputs(graph::GraphBuilder& builder,
                               const OnnxConfig& config,
                               const NetworkInputs& inputs,
                               const Network& network,
-                              const ModelIo& io,
+                              const models::ModelIo& io,
                               int64_t ids) {
   const auto value = [&](size_t index) -> const Value& {
     return network.values[static_cast<size_t>(network.inputs[index])];
   };
   if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
-  if (inputs.kind() == ModelInput::kImages) return {.inputs = {images_of(builder, value(0), io)}};
-  if (inputs.kind() == ModelInput::kFeatures) return feature_data(builder, network);
+  if (inputs.kind() == config::ModelInput::kImages)
+    return {.inputs = {images_of(builder, value(0), io)}};
+  if (inputs.kind() == config::ModelInput::kFeatures) return feature_data(builder, network);
   const int64_t tokens = value(0).extents[1];
   const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);

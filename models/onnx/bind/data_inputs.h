@@ -18,18 +18,18 @@ struct DataInputs {
   };
   std::vector<Input> inputs;  // in the order of Network::inputs
   bool takes_tokens = false;
-  TensorId documents = kNoTensor;  // (N, T) i32, below 0 for padding; if the samples have them
-  TensorId targets = kNoTensor;    // (N, T) i32, the next tokens; kNoTensor in inference
-  DenoiserInputs noised = {};      // for networks that remove noise from images
+  TensorId documents = kNoTensor;      // (N, T) i32, below 0 for padding; if the samples have them
+  TensorId targets = kNoTensor;        // (N, T) i32, the next tokens; kNoTensor in inference
+  models::DenoiserInputs noised = {};  // for networks that remove noise from images
 };
 
 // Appends the ops that make the inputs. `network` comes from NetworkInputs::bind(). Tokens are
 // below `ids`; for networks that remove noise from images it is the number of classes.
-DataInputs append_data_inputs(GraphBuilder& builder,
+DataInputs append_data_inputs(graph::GraphBuilder& builder,
                               const OnnxConfig& config,
                               const NetworkInputs& inputs,
                               const Network& network,
-                              const ModelIo& io,
+                              const models::ModelIo& io,
                               int64_t ids);
 
 }  // namespace lockstep::onnx

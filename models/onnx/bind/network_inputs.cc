@@ -74,11 +74,11 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
   std::set<std::string> seen;
   for (const OnnxInput& given : config.inputs) {
     if (names.count(given.name) == 0)
-      refuse_value("model.onnx.inputs.name",
-                   in_quotes(given.name),
-                   fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
+      config::refuse_value("model.onnx.inputs.name",
+                           in_quotes(given.name),
+                           fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
     if (!seen.insert(given.name).second)
-      refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
+      config::refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
   }
   require_axes();
   std::vector<size_t> unnamed;
@@ -105,11 +105,12 @@ void NetworkInputs::require_axes() const {
   }
   for (const OnnxAxis& given : config_.axes) {
     if (!seen.insert(given.name).second)
-      refuse_value("model.onnx.axes.name", in_quotes(given.name), "each name once");
+      config::refuse_value("model.onnx.axes.name", in_quotes(given.name), "each name once");
     if (of_samples.count(given.name) > 0)
-      refuse_value("model.onnx.axes.name",
-                   in_quotes(given.name),
-                   "axes other than that of the samples, whose extent is the batch of a lane");
+      config::refuse_value(
+          "model.onnx.axes.name",
+          in_quotes(given.name),
+          "axes other than that of the samples, whose extent is the batch of a lane");
   }
 }
 
@@ -144,9 +145,9 @@ std::string NetworkInputs::words() const {
   return words.empty() ? "nothing" : fmt::format("{}", fmt::join(words, ", "));
 }
 
-ModelInput NetworkInputs::kind() const {
-  if (has(Meaning::kImages)) return ModelInput::kImages;
-  return has(Meaning::kFeatures) ? ModelInput::kFeatures : ModelInput::kTokens;
+config::ModelInput NetworkInputs::kind() const {
+  if (has(Meaning::kImages)) return config::ModelInput::kImages;
+  return has(Meaning::kFeatures) ? config::ModelInput::kFeatures : config::ModelInput::kTokens;
 }
 
 bool NetworkInputs::has(Meaning meaning) const {
@@ -256,9 +257,10 @@ int64_t NetworkInputs::fixed_tokens() const {
 }
 
 int64_t NetworkInputs::find_context() const {
-  if (kind() != ModelInput::kTokens) {
+  if (kind() != config::ModelInput::kTokens) {
     if (config_.context != 0)
-      refuse_value("model.onnx.context", config_.context, "0, as the network takes no tokens");
+      config::refuse_value(
+          "model.onnx.context", config_.context, "0, as the network takes no tokens");
     if (config_.task != OnnxConfig::Task::kNextToken)
       throw ConfigError("model.onnx.task: allowed only if all inputs are of tokens");
     return 0;
@@ -269,15 +271,16 @@ int64_t NetworkInputs::find_context() const {
         "model.onnx.task says what is predicted");
   const int64_t fixed = fixed_tokens();
   if (fixed > 0 && config_.context > 0 && config_.context != fixed)
-    refuse_value("model.onnx.context",
-                 config_.context,
-                 fmt::format("0 or {}, the tokens of a sample in {}", fixed, config_.file));
+    config::refuse_value("model.onnx.context",
+                         config_.context,
+                         fmt::format("0 or {}, the tokens of a sample in {}", fixed, config_.file));
   if (fixed == 0 && config_.context == 0)
-    refuse_value("model.onnx.context",
-                 0,
-                 fmt::format("how many tokens a sample has, as {} leaves axis 1 of \"{}\" open",
-                             config_.file,
-                             value(0).name));
+    config::refuse_value(
+        "model.onnx.context",
+        0,
+        fmt::format("how many tokens a sample has, as {} leaves axis 1 of \"{}\" open",
+                    config_.file,
+                    value(0).name));
   return std::max(fixed, config_.context);
 }
 
@@ -302,7 +305,7 @@ BindOptions NetworkInputs::options_for(int64_t batch,
                       .outputs = outputs_of(opened_, config_)};
   for (const OnnxAxis& axis : config_.axes) options.axes[axis.name] = axis.extent;
   const int64_t fixed = fixed_tokens();
-  if (kind() == ModelInput::kTokens && fixed > 0 && fixed != tokens)
+  if (kind() == config::ModelInput::kTokens && fixed > 0 && fixed != tokens)
     throw ConfigError(
         "execution.length_buckets: value is {}; allowed: none, because {} has {} tokens a sample",
         tokens,
@@ -310,7 +313,7 @@ BindOptions NetworkInputs::options_for(int64_t batch,
         fixed);
   for (size_t index = 0; index < meanings_.size(); ++index) {
     Extents extents = {batch};
-    if (kind() == ModelInput::kTokens)
+    if (kind() == config::ModelInput::kTokens)
       extents.push_back(tokens);
     else if (!images.empty() && meanings_[index] == Meaning::kImages)
       extents.insert(extents.end(), images.begin(), images.end());

@@ -24,7 +24,7 @@ class NetworkInputs {
   // In the order of File::inputs.
   const std::vector<Meaning>& meanings() const { return meanings_; }
   // The kind of input that a sample of the data must have.
-  ModelInput kind() const;
+  config::ModelInput kind() const;
   // Tokens of a sample; 0 if the network takes something else.
   int64_t context() const { return context_; }
   // The index of the input that takes images.

@@ -18,7 +18,7 @@ void NetworkSizes::require_tables() const {
 }
 
 void NetworkSizes::require_vocabulary() const {
-  if (inputs_.kind() != ModelInput::kTokens || !predicts_tokens(config_)) return;
+  if (inputs_.kind() != config::ModelInput::kTokens || !predicts_tokens(config_)) return;
   const int64_t rows = fewest_rows_of(Meaning::kTokens);
   if (rows > 0 && rows < outputs())
     throw ConfigError("model.onnx.file: {} has {} outputs, but its table of tokens has {} rows",
@@ -28,10 +28,10 @@ void NetworkSizes::require_vocabulary() const {
 }
 
 void NetworkSizes::require_positions() const {
-  if (inputs_.kind() != ModelInput::kTokens) return;
+  if (inputs_.kind() != config::ModelInput::kTokens) return;
   const int64_t rows = fewest_rows_of(Meaning::kPositions);
   if (rows > 0 && rows < inputs_.context())
-    refuse_value(
+    config::refuse_value(
         "model.onnx.context",
         inputs_.context(),
         fmt::format("at most {}, the rows in the table of positions of {}", rows, config_.file));
@@ -42,12 +42,12 @@ void NetworkSizes::require_classes() const {
   const int64_t rows = fewest_rows_of(Meaning::kClasses);
   const int64_t classes = config_.diffusion->classes;
   if (classes == 0 && rows == 0)
-    refuse_value(
+    config::refuse_value(
         "model.onnx.diffusion.classes",
         classes,
         fmt::format("the number of classes, because {} has no table of classes", config_.file));
   if (rows > 0 && rows < std::max<int64_t>(classes, 1) + inputs_.rows_for_none())
-    refuse_value(
+    config::refuse_value(
         classes > 0 ? "model.onnx.diffusion.classes" : "model.onnx.diffusion.label_dropout",
         classes > 0 ? static_cast<double>(classes)
                     : static_cast<double>(config_.diffusion->label_dropout),
@@ -110,9 +110,9 @@ bool NetworkSizes::normalises_lanes() const {
          });
 }
 
-ModelIo NetworkSizes::io() const {
-  ModelIo io;
-  if (inputs_.kind() == ModelInput::kImages) {
+models::ModelIo NetworkSizes::io() const {
+  models::ModelIo io;
+  if (inputs_.kind() == config::ModelInput::kImages) {
     const int images = network_.inputs[inputs_.images_place()];
     const Extents& extents = network_.values[static_cast<size_t>(images)].extents;
     io.channels = extents[1];
@@ -120,7 +120,7 @@ ModelIo NetworkSizes::io() const {
     io.width = extents[3];
     io.mean.assign(static_cast<size_t>(io.channels), 0);
     io.std.assign(static_cast<size_t>(io.channels), 1);
-  } else if (inputs_.kind() == ModelInput::kFeatures) {
+  } else if (inputs_.kind() == config::ModelInput::kFeatures) {
     io.features = features();
   } else if (!predicts_tokens(config_)) {
     io.vocabulary = vocabulary();

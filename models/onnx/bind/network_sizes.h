@@ -37,7 +37,7 @@ class NetworkSizes {
   // Whether batch norms use the statistics of a lane in training.
   bool normalises_lanes() const;
   // The sizes of data for this network.
-  ModelIo io() const;
+  models::ModelIo io() const;
 
  private:
   void require_classes() const;

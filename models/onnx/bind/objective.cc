@@ -20,7 +20,7 @@ namespace {
 
 using Task = OnnxConfig::Task;
 
-float smoothing_of(const OnnxConfig& config, const GraphBuilder& builder) {
+float smoothing_of(const OnnxConfig& config, const graph::GraphBuilder& builder) {
   return builder.training() ? config.label_smoothing : 0;
 }
 
@@ -36,13 +36,13 @@ TensorId rows_of(Lowering& lowering, const OnnxConfig& config, int output) {
 }
 
 // The targets of an output, one for each row.
-TensorId targets_of(GraphBuilder& builder, const OnnxConfig& config, const Shape& output) {
+TensorId targets_of(graph::GraphBuilder& builder, const OnnxConfig& config, const Shape& output) {
   if (!has_labels(config)) return builder.input("targets", output, DType::kF32);
-  if (output.rank() == 3) return target_tokens(builder, output[0], output[1]);
+  if (output.rank() == 3) return models::target_tokens(builder, output[0], output[1]);
   return builder.input("labels", {output[0]}, DType::kI32);
 }
 
-void append_loss(GraphBuilder& builder,
+void append_loss(graph::GraphBuilder& builder,
                  const OnnxConfig& config,
                  TensorId output,
                  TensorId targets) {
@@ -84,16 +84,16 @@ void append_output_layer(Lowering& lowering,
   const TensorId x = lowering.layouts().plain(layer.x);
   const TensorId weight = lowering.parameters().get(layer.weight, layer.storage);
   const TensorId bias = layer.bias < 0 ? kNoTensor : lowering.parameters().get(layer.bias);
-  end_language_model(lowering.builder(), x, weight, targets, config.label_smoothing, bias);
+  models::end_language_model(lowering.builder(), x, weight, targets, config.label_smoothing, bias);
 }
 
 void append_denoiser(Lowering& lowering, const DataInputs& data, int output) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const TensorId predicted = lowering.layouts().channels_last(output);
   const Shape shape = builder.shape(predicted);
   const TensorId flat =
       ops::reshape(builder, "predicted", predicted, {shape[0], shape.elements() / shape[0]});
-  end_denoiser(builder, flat, data.noised);
+  models::end_denoiser(builder, flat, data.noised);
 }
 
 }  // namespace
@@ -107,34 +107,35 @@ bool predicts_tokens(const OnnxConfig& config) {
   return config.task == Task::kNextToken || config.task == Task::kMaskedTokens;
 }
 
-bool is_stream(const OnnxConfig& config, const GraphOptions& options) {
+bool is_stream(const OnnxConfig& config, const graph::GraphOptions& options) {
   return config.task == Task::kNextToken && !options.packed;
 }
 
-TextTask text_task_of(const OnnxConfig& config) {
+config::TextTask text_task_of(const OnnxConfig& config) {
   switch (config.task) {
-    case Task::kNextToken: return TextTask::kNextToken;
-    case Task::kMaskedTokens: return TextTask::kMaskedTokens;
-    case Task::kSequenceClasses: return TextTask::kSequenceClass;
-    case Task::kSequenceValues: return TextTask::kSequenceValues;
+    case Task::kNextToken: return config::TextTask::kNextToken;
+    case Task::kMaskedTokens: return config::TextTask::kMaskedTokens;
+    case Task::kSequenceClasses: return config::TextTask::kSequenceClass;
+    case Task::kSequenceValues: return config::TextTask::kSequenceValues;
     case Task::kTokenClasses: break;
   }
-  return TextTask::kTokenClasses;
+  return config::TextTask::kTokenClasses;
 }
 
 void check_objective(const OnnxConfig& config) {
   if (config.label_smoothing > 0 && !has_labels(config))
-    refuse_value(
+    config::refuse_value(
         "model.onnx.label_smoothing",
         config.label_smoothing,
         "0; above 0 only with model.onnx.loss SOFTMAX_CROSS_ENTROPY, without diffusion, and "
         "without model.onnx.task SEQUENCE_VALUES");
   if (!config.diffusion) return;
-  check_diffusion("model.onnx.diffusion", config.diffusion->schedule, config.diffusion->target);
+  models::check_diffusion(
+      "model.onnx.diffusion", config.diffusion->schedule, config.diffusion->target);
   if (config.loss == Loss::kBinaryCrossEntropy)
-    refuse_value("model.onnx.loss",
-                 name_of(config.loss),
-                 "none with model.onnx.diffusion, whose loss is the squared error");
+    config::refuse_value("model.onnx.loss",
+                         lockstep::name_of(config.loss),
+                         "none with model.onnx.diffusion, whose loss is the squared error");
   if (!config.losses.empty())
     throw ConfigError("model.onnx.losses: not allowed with model.onnx.diffusion");
 }
@@ -151,12 +152,12 @@ void check_outputs(const OnnxConfig& config,
                    int64_t samples) {
   const bool of_texts =
       config.task == Task::kSequenceClasses || config.task == Task::kSequenceValues;
-  const bool of_tokens = inputs.kind() == ModelInput::kTokens && !of_texts;
+  const bool of_tokens = inputs.kind() == config::ModelInput::kTokens && !of_texts;
   Extents first = {samples};  // the leading extents, before the classes or values
   if (of_tokens) first.push_back(inputs.context());
   std::string form = of_tokens ? "(N, T, O)" : has_labels(config) ? "(N, O)" : "(N, ...)";
-  if (inputs.kind() == ModelInput::kTokens)
-    form += fmt::format(" for model.onnx.task {}", name_of(config.task));
+  if (inputs.kind() == config::ModelInput::kTokens)
+    form += fmt::format(" for model.onnx.task {}", lockstep::name_of(config.task));
   if (config.diffusion) {
     first = network.values[static_cast<size_t>(network.inputs[inputs.images_place()])].extents;
     form = to_string(first) + ", the extents of the images";
@@ -195,7 +196,7 @@ void append_objective(Lowering& lowering,
                       const OnnxConfig& config,
                       const DataInputs& data,
                       const std::vector<int>& given) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::vector<int> outputs = take_all_logits(lowering, config, given);
   std::optional<OutputLayer> layer;
   if (data.takes_tokens && predicts_tokens(config))
@@ -207,7 +208,7 @@ void append_objective(Lowering& lowering,
     layer.reset();
   }
   if (config.diffusion) return append_denoiser(lowering, data, outputs.front());
-  if (builder.options().purpose == Purpose::kInference) {
+  if (builder.options().purpose == graph::Purpose::kInference) {
     if (layer) return append_output_layer(lowering, config, *layer, kNoTensor);
     return builder.keep(rows_of(lowering, config, outputs.front()));
   }
@@ -218,7 +219,7 @@ void append_objective(Lowering& lowering,
   TensorId targets = data.targets;
   if (layer) {
     const Shape& x = builder.shape(lowering.layouts().plain(layer->x));
-    if (targets == kNoTensor) targets = target_tokens(builder, x[0], x[1]);
+    if (targets == kNoTensor) targets = models::target_tokens(builder, x[0], x[1]);
     append_output_layer(lowering, config, *layer, targets);
   }
   if (targets == kNoTensor) targets = targets_of(builder, config, builder.shape(rows.front()));

@@ -13,9 +13,9 @@ namespace lockstep::onnx {
 // Whether targets are classes or tokens rather than values.
 bool has_labels(const OnnxConfig& config);
 bool predicts_tokens(const OnnxConfig& config);
-TextTask text_task_of(const OnnxConfig& config);
+config::TextTask text_task_of(const OnnxConfig& config);
 // Whether samples are pieces of one stream of tokens, without documents.
-bool is_stream(const OnnxConfig& config, const GraphOptions& options);
+bool is_stream(const OnnxConfig& config, const graph::GraphOptions& options);
 
 // Throws ConfigError if the config's fields for the objective contradict each other.
 void check_objective(const OnnxConfig& config);

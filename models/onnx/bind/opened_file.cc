@@ -68,7 +68,7 @@ std::function<bool(const std::string&)> found_by(const std::vector<std::string>&
                                                  const std::string& path,
                                                  const std::vector<std::string>& names) {
   if (texts.empty()) return nullptr;
-  auto patterns = std::make_shared<std::vector<Pattern>>();
+  auto patterns = std::make_shared<std::vector<config::Pattern>>();
   for (const std::string& text : texts) {
     patterns->emplace_back(field, text);
     if (std::ranges::none_of(
@@ -82,8 +82,8 @@ std::function<bool(const std::string&)> found_by(const std::vector<std::string>&
           near_names(names, text));
   }
   return [patterns](const std::string& name) {
-    return std::ranges::any_of(*patterns,
-                               [&](const Pattern& pattern) { return pattern.found_in(name); });
+    return std::ranges::any_of(
+        *patterns, [&](const config::Pattern& pattern) { return pattern.found_in(name); });
   };
 }
 
@@ -122,7 +122,8 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
   using Key = std::pair<std::vector<std::string>, std::array<std::vector<std::string>, 2>>;
   static std::mutex mutex;
   static std::map<std::pair<Key, OnnxConfig::Parameters>, std::shared_ptr<const OpenedFile>> opened;
-  if (config.file.empty()) refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
+  if (config.file.empty())
+    config::refuse_value("model.onnx.file", "\"\"", "the path of an ONNX file");
   const std::lock_guard lock(mutex);
   std::vector<std::string> names = {config.file, config.output};
   for (const OnnxLoss& loss : config.losses) names.push_back(loss.output);
@@ -160,11 +161,11 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   const auto index_of = [&](const std::string& name, const char* field) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
-      refuse_value(field,
-                   in_quotes(name),
-                   fmt::format("an output of {}: {}, or any value that its nodes compute",
-                               config.file,
-                               fmt::join(names, ", ")));
+      config::refuse_value(field,
+                           in_quotes(name),
+                           fmt::format("an output of {}: {}, or any value that its nodes compute",
+                                       config.file,
+                                       fmt::join(names, ", ")));
     return static_cast<size_t>(found - names.begin());
   };
   std::vector<size_t> indexes = {0};
@@ -172,14 +173,14 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
   for (const OnnxLoss& loss : config.losses) {
     indexes.push_back(index_of(loss.output, "model.onnx.losses.output"));
     if (std::ranges::count(indexes, indexes.back()) > 1)
-      refuse_value("model.onnx.losses.output",
-                   in_quotes(loss.output),
-                   "outputs that are named once, and not model.onnx.output itself");
+      config::refuse_value("model.onnx.losses.output",
+                           in_quotes(loss.output),
+                           "outputs that are named once, and not model.onnx.output itself");
   }
-  if (indexes.size() > TotalLossAttributes::kMaxLosses)
+  if (indexes.size() > graph::TotalLossAttributes::kMaxLosses)
     throw ConfigError("model.onnx.losses: {} are given; allowed: at most {}",
                       config.losses.size(),
-                      TotalLossAttributes::kMaxLosses - 1);
+                      graph::TotalLossAttributes::kMaxLosses - 1);
   return indexes;
 }
 

@@ -51,7 +51,7 @@ const char* name_of(Source source) {
   return "config";
 }
 
-FileRoles roles_of(const OnnxConfig& config, const Graph& graph) {
+FileRoles roles_of(const OnnxConfig& config, const graph::Graph& graph) {
   std::map<std::string, bool> parameters;  // by name: whether it is a statistic
   for (const TensorId id : graph.parameters)
     parameters[graph[id].name] = graph[id].running_momentum > 0;

@@ -39,7 +39,7 @@ struct FileRoles {
 };
 
 // `graph` is that of the config's network, for training or evaluation.
-FileRoles roles_of(const OnnxConfig& config, const Graph& graph);
+FileRoles roles_of(const OnnxConfig& config, const graph::Graph& graph);
 
 // Lines for the log: one for each kind, with the number of initializers and some of their names.
 std::vector<std::string> lines_of(const FileRoles& roles);

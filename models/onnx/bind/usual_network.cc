@@ -48,7 +48,7 @@ std::vector<int64_t> samples_to_try(const NetworkInputs& inputs,
   std::vector<int64_t> samples(std::begin(kFewSamples), std::end(kFewSamples));
   for (const int64_t batch : batches_of_shapes(opened.file))
     if (std::ranges::count(samples, batch) == 0) samples.push_back(batch);
-  if (inputs.has(Meaning::kMask) && !is_stream(config, Purpose::kInference))
+  if (inputs.has(Meaning::kMask) && !is_stream(config, graph::Purpose::kInference))
     samples.insert(samples.begin(), kSamplesOfMasks);
   return samples;
 }
@@ -57,7 +57,7 @@ std::vector<int64_t> samples_to_try(const NetworkInputs& inputs,
 std::vector<Extents> images_to_try(const NetworkInputs& inputs,
                                    const OpenedFile& opened,
                                    const OnnxConfig& config) {
-  if (inputs.kind() != ModelInput::kImages) return {{}};
+  if (inputs.kind() != config::ModelInput::kImages) return {{}};
   std::vector<Extents> sizes;
   for (const int64_t side : kUsualSides)
     sizes.push_back(with_open_ones(inputs, opened, config, {3, side, side}));
@@ -76,7 +76,7 @@ UsualNetwork usual_network(const NetworkInputs& inputs,
     for (const Extents& images : images_to_try(inputs, opened, config)) {
       try {
         const BoundForm form = {
-            samples, inputs.context(), images, is_stream(config, Purpose::kInference)};
+            samples, inputs.context(), images, is_stream(config, graph::Purpose::kInference)};
         return {networks.get(form), form};
       } catch (const ConfigError& error) {
         last = error;
@@ -94,7 +94,7 @@ std::vector<std::string> node_problems(const NetworkInputs& inputs,
   for (const int64_t samples : samples_to_try(inputs, opened, config))
     for (const Extents& images : images_to_try(inputs, opened, config)) {
       auto found = inputs.problems(
-          samples, inputs.context(), images, is_stream(config, Purpose::kInference));
+          samples, inputs.context(), images, is_stream(config, graph::Purpose::kInference));
       if (!fewest || found.size() < fewest->size()) fewest = std::move(found);
     }
   return *fewest;

@@ -12,7 +12,7 @@
 namespace lockstep::onnx {
 namespace {
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 using Function = std::function<double(double)>;
 
@@ -93,12 +93,14 @@ std::vector<Form> rule_prelu(const NodeView& node) {
 
 constexpr auto kPrelu = [](auto x, auto slope) { return x < 0 ? x * slope : x; };
 
-int formula_relu(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_relu(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   Formula f(program);
   return f.where(f.at_most(operands[0], f.number(0)), f.number(0), operands[0]);
 }
 
-int formula_gelu(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_gelu(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   Formula f(program);
   const int x = operands[0], half = f.mul(f.number(0.5), x);
   if (node.node.text("approximate", "none") != "tanh") {
@@ -111,43 +113,53 @@ int formula_gelu(PointwiseProgram& program, const PointwiseNode& node, const Ope
   return f.mul(half, f.add(f.number(1), y));
 }
 
-int formula_swish(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_swish(graph::PointwiseProgram& program,
+                  const PointwiseNode& node,
+                  const Operands& operands) {
   return Formula(program).swish(operands[0], node.node.number("alpha", 1));
 }
 
-int formula_leaky_relu(PointwiseProgram& program,
+int formula_leaky_relu(graph::PointwiseProgram& program,
                        const PointwiseNode& node,
                        const Operands& operands) {
   Formula f(program);
   return f.positive_or(operands[0], f.mul(f.number(node.node.number("alpha", 0.01f)), operands[0]));
 }
 
-int formula_prelu(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_prelu(graph::PointwiseProgram& program,
+                  const PointwiseNode&,
+                  const Operands& operands) {
   Formula f(program);
   return f.positive_or(operands[0], f.mul(operands[1], operands[0]));
 }
 
-int formula_elu(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_elu(graph::PointwiseProgram& program,
+                const PointwiseNode& node,
+                const Operands& operands) {
   Formula f(program);
   const int alpha = f.number(node.node.number("alpha", 1));
   return f.positive_or(operands[0], f.mul(alpha, f.exp_minus_one(operands[0])));
 }
 
-int formula_celu(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_celu(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   Formula f(program);
   const int alpha = f.number(node.node.number("alpha", 1));
   const int below = f.mul(alpha, f.exp_minus_one(f.div(operands[0], alpha)));
   return f.positive_or(operands[0], below);
 }
 
-int formula_selu(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_selu(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   Formula f(program);
   const int alpha = f.number(node.node.number("alpha", 1.67326319217681884765625f));
   const int gamma = f.number(node.node.number("gamma", 1.05070102214813232421875f));
   return f.mul(gamma, f.positive_or(operands[0], f.mul(alpha, f.exp_minus_one(operands[0]))));
 }
 
-int formula_thresholded_relu(PointwiseProgram& program,
+int formula_thresholded_relu(graph::PointwiseProgram& program,
                              const PointwiseNode& node,
                              const Operands& operands) {
   Formula f(program);
@@ -155,7 +167,9 @@ int formula_thresholded_relu(PointwiseProgram& program,
   return f.where(f.less(alpha, operands[0]), operands[0], f.number(0));
 }
 
-int formula_shrink(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_shrink(graph::PointwiseProgram& program,
+                   const PointwiseNode& node,
+                   const Operands& operands) {
   Formula f(program);
   const int x = operands[0], bias = f.number(node.node.number("bias", 0));
   const double limit = node.node.number("lambd", 0.5f);
@@ -163,7 +177,7 @@ int formula_shrink(PointwiseProgram& program, const PointwiseNode& node, const O
   return f.where(f.less(x, f.number(-limit)), f.add(x, bias), above);
 }
 
-int formula_hard_sigmoid(PointwiseProgram& program,
+int formula_hard_sigmoid(graph::PointwiseProgram& program,
                          const PointwiseNode& node,
                          const Operands& operands) {
   Formula f(program);
@@ -172,7 +186,9 @@ int formula_hard_sigmoid(PointwiseProgram& program,
   return f.within_one(f.add(f.mul(alpha, operands[0]), beta));
 }
 
-int formula_hard_swish(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_hard_swish(graph::PointwiseProgram& program,
+                       const PointwiseNode&,
+                       const Operands& operands) {
   Formula f(program);
   const int x = operands[0];
   const int share = f.add(f.mul(f.number(1.0 / 6), x), f.number(0.5));
@@ -180,12 +196,14 @@ int formula_hard_swish(PointwiseProgram& program, const PointwiseNode&, const Op
   return f.where(f.less(f.number(3), x), x, below);
 }
 
-int formula_softsign(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_softsign(graph::PointwiseProgram& program,
+                     const PointwiseNode&,
+                     const Operands& operands) {
   Formula f(program);
   return f.div(operands[0], f.add(f.number(1), f.of(F::kAbs, operands[0])));
 }
 
-int formula_mish(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_mish(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   Formula f(program);
   return f.mul(operands[0], f.of(F::kTanh, f.of(F::kSoftplus, operands[0])));
 }

@@ -53,7 +53,7 @@ std::vector<Form> rule_top_k(const NodeView& node) {
 // The first or last index of the maximum. Positions are numbered from 1, from the other end; then
 // the wanted one is the maximum over the positions that hold the maximal element.
 void lower_arg_max(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Extents& from = lowering.value(node.input(0)).extents;
   const auto rank = static_cast<int>(from.size());
@@ -62,23 +62,24 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   const auto n = static_cast<float>(from[static_cast<size_t>(axis)]);
   if (constexpr int kExactInAll = 256; n > kExactInAll) lowering.require_fp32(node);
   const TensorId x = as_numbers(builder, name, input_of(lowering, node, 0));
-  const ReduceKind kind = node.op == "ArgMax" ? ReduceKind::kMax : ReduceKind::kMin;
+  const graph::ReduceKind kind =
+      node.op == "ArgMax" ? graph::ReduceKind::kMax : graph::ReduceKind::kMin;
   const TensorId best = ops::reduce(builder, name + ".best", x, kind, {axis}, true);
   Shape along;
   for (int d = 0; d < rank; ++d) along.append(d == axis ? from[static_cast<size_t>(d)] : 1);
   std::vector<int32_t> count = numbers_from<int32_t>(static_cast<size_t>(n), 1);
   if (!last) std::reverse(count.begin(), count.end());
-  PointwiseProgram holds, index;
-  const int hit = holds.append(PointwiseFunction::kEqual, holds.input(0), holds.input(1));
-  holds.append(PointwiseFunction::kMul, hit, holds.input(2));
+  graph::PointwiseProgram holds, index;
+  const int hit = holds.append(graph::PointwiseFunction::kEqual, holds.input(0), holds.input(1));
+  holds.append(graph::PointwiseFunction::kMul, hit, holds.input(2));
   const TensorId counted = builder.constant(name + ".places", along, count);
   const TensorId held = ops::pointwise(builder, name + ".held", {x, best, counted}, holds);
   const TensorId nearest =
-      ops::reduce(builder, name + ".nearest", held, ReduceKind::kMax, {axis}, true);
+      ops::reduce(builder, name + ".nearest", held, graph::ReduceKind::kMax, {axis}, true);
   if (last)
-    index.append(PointwiseFunction::kSub, index.input(0), index.constant(1));
+    index.append(graph::PointwiseFunction::kSub, index.input(0), index.constant(1));
   else
-    index.append(PointwiseFunction::kSub, index.constant(n), index.input(0));
+    index.append(graph::PointwiseFunction::kSub, index.constant(n), index.input(0));
   const TensorId y = ops::pointwise(builder, name, {nearest}, index, /*integers=*/true);
   set_reshaped(lowering, node, y);
 }

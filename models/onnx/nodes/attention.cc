@@ -117,7 +117,7 @@ std::vector<Form> rule_rotary(const NodeView& node) {
   return {node.form(0)};
 }
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 const std::vector<int> kHeadsAndTokens = {0, 2, 1, 3};  // swaps (B, T, H, D) and (B, H, T, D)
 
@@ -137,7 +137,7 @@ TensorId append_self_attention(Lowering& lowering,
                                const std::vector<TensorId>& by_tokens,
                                const MaskForm& mask,
                                float dropout) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   std::vector<TensorId> parts;
   for (const TensorId part : by_tokens) {
     const Shape shape = builder.shape(part);
@@ -145,7 +145,7 @@ TensorId append_self_attention(Lowering& lowering,
         ops::reshape(builder, name + ".rows", part, {shape[0], shape[1], shape[2] * shape[3]}));
   }
   const Shape q = builder.shape(by_tokens[0]);
-  AttentionAttributes attributes;
+  graph::AttentionAttributes attributes;
   attributes.heads = q[2];
   attributes.kv_heads = builder.shape(by_tokens[1])[2];
   attributes.causal = mask.causal;
@@ -303,7 +303,7 @@ class AttentionLowering {
   TensorId masked(TensorId scores, int64_t past) {
     const Shape shape = builder_.shape(scores);
     const int64_t keys = shape.columns(), queries = shape[shape.rank() - 2];
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     std::vector<TensorId> inputs = {scores};
     int x = program.input(0);
     if (softcap_ != 0) {
@@ -342,7 +342,7 @@ class AttentionLowering {
     const TensorId scores =
         ops::batched_matmul(builder_, name_ + ".products", q, k, false, true, scale_);
     const TensorId shares = ops::softmax(
-        builder_, name_ + ".softmax", masked(scores, past), SoftmaxForm::kSharesOrZero);
+        builder_, name_ + ".softmax", masked(scores, past), graph::SoftmaxForm::kSharesOrZero);
     const int64_t mode = node_.integer("qk_matmul_output_mode", 0);
     if (is_read(3) && mode != 0 && mode != 3)
       refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", mode));
@@ -359,7 +359,7 @@ class AttentionLowering {
   }
 
   Lowering& lowering_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   const Node& node_;
   std::string name_;
   const Heads q_, k_, v_;
@@ -376,7 +376,7 @@ void lower_attention(Lowering& lowering, const Node& node) {
 
 // Rotates pairs: (a, b) becomes (a cos - b sin, a sin + b cos).
 void lower_rotary_embedding(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId x = by_tokens(lowering, node.input(0), node.integer("num_heads", 1));
   const Shape shape = builder.shape(x);
@@ -402,7 +402,7 @@ void lower_rotary_embedding(Lowering& lowering, const Node& node) {
   const std::vector<TensorId> inputs = {
       part(0, step, pairs), part(interleaved ? 1 : pairs, step, pairs), cosines, sines};
   const auto rotate = [&](F function, int first, int second) {
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     const int a = program.append(F::kMul, program.input(0), program.input(first));
     const int b = program.append(F::kMul, program.input(1), program.input(second));
     program.append(function, a, b);

@@ -60,7 +60,7 @@ TensorId pad_images(Lowering& lowering, const Node& node, TensorId x, Window& wi
 // window.
 TensorId depths_beside_channels(
     Lowering& lowering, const Node& node, TensorId x, const AxisWindow& depth, int64_t groups) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Shape shape = builder.shape(x);
   const int64_t images = shape[0] * depth.to, group_channels = shape[4] / groups;
@@ -87,7 +87,7 @@ void lower_conv(Lowering& lowering, const Node& node) {
   const TensorId weight = weight_of_images(lowering, node);
   const Extents& kernel = lowering.value(node.input(1)).extents;
   Window window = window_of(lowering, node, {kernel.begin() + 2, kernel.end()});
-  Conv2dAttributes attributes;
+  graph::Conv2dAttributes attributes;
   attributes.groups = node.integer("group", 1);
   TensorId x = pad_images(lowering, node, images_of(lowering, node.input(0)), window);
   const bool volumes = kernel.size() == 5;
@@ -95,7 +95,7 @@ void lower_conv(Lowering& lowering, const Node& node) {
   attributes.stride = {window[1].stride, window[2].stride};
   attributes.padding = {window[1].before, window[2].before};
   attributes.dilation = {window[1].dilation, window[2].dilation};
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId bias = bias_of_images(lowering, node);
   TensorId y = ops::conv2d(builder, name, x, weight, bias, attributes);

@@ -111,10 +111,10 @@ TensorId append_images(Lowering& lowering,
                        TensorId bias,
                        const Window& window,
                        const std::array<Reach, 3>& reaches) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const OpAxis down = op_axis(node, reaches[1], window[1]),
                across = op_axis(node, reaches[2], window[2]);
-  Conv2dAttributes attributes;
+  graph::Conv2dAttributes attributes;
   attributes.stride = {window[1].stride, window[2].stride};
   attributes.dilation = {window[1].dilation, window[2].dilation};
   attributes.padding = {down.padding, across.padding};
@@ -131,7 +131,7 @@ TensorId append_images(Lowering& lowering,
 // The last step of a convolution of volumes (col2im along the depth). y (N, D, P, groups, KD, O)
 // has, for P pixels, the contribution of each depth of x to the KD depths that its window covers.
 // Contributions to the same depth are added: (N, D', P, groups O).
-TensorId add_depths(GraphBuilder& builder,
+TensorId add_depths(graph::GraphBuilder& builder,
                     const std::string& name,
                     TensorId y,
                     const AxisWindow& depth,
@@ -175,7 +175,7 @@ TensorId append_volumes(Lowering& lowering,
                         TensorId weight,
                         const Window& window,
                         const std::array<Reach, 3>& reaches) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const auto& [depth, height, width] = window;
   const Shape from = builder.shape(x);
@@ -191,7 +191,7 @@ TensorId append_volumes(Lowering& lowering,
   y = add_depths(builder, name, y, depth, reaches[0]);
   if (bias_of_images(lowering, node) != kNoTensor)
     y = append_function(
-        builder, name + ".biased", PointwiseFunction::kAdd, y, input_of(lowering, node, 2));
+        builder, name + ".biased", graph::PointwiseFunction::kAdd, y, input_of(lowering, node, 2));
   return ops::reshape(
       builder, name + ".volume", y, {samples, depth.to, height.to, width.to, channels});
 }

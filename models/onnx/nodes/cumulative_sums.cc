@@ -54,7 +54,7 @@ struct RunningSum {
 
 // Cumulative sums along the rows of x (rows, n), as a product with a triangular matrix of ones.
 // Long rows are summed in blocks, to which the sums of the preceding blocks are added.
-TensorId running_sums(GraphBuilder& builder,
+TensorId running_sums(graph::GraphBuilder& builder,
                       const std::string& name,
                       TensorId x,
                       const RunningSum& how) {
@@ -74,14 +74,14 @@ TensorId running_sums(GraphBuilder& builder,
   const int64_t blocks = (n + kBlock - 1) / kBlock, padded = blocks * kBlock;
   if (padded > n) x = ops::pad(builder, name + ".padded", x, {0, 0}, {0, padded - n}, 0);
   x = ops::reshape(builder, name + ".blocks", x, {rows * blocks, kBlock});
-  TensorId totals = ops::reduce(builder, name + ".totals", x, ReduceKind::kSum, {1}, true);
+  TensorId totals = ops::reduce(builder, name + ".totals", x, graph::ReduceKind::kSum, {1}, true);
   totals = ops::reshape(builder, name + ".row", totals, {rows, blocks});
   TensorId before =
       running_sums(builder, name + ".before", totals, {.exclusive = true, .reverse = how.reverse});
   before = ops::reshape(builder, name + ".column", before, {rows * blocks, 1});
   TensorId y = append_function(builder,
                                name + ".sums",
-                               PointwiseFunction::kAdd,
+                               graph::PointwiseFunction::kAdd,
                                running_sums(builder, name + ".within", x, how),
                                before);
   y = ops::reshape(builder, name + ".whole_rows", y, {rows, padded});
@@ -89,7 +89,7 @@ TensorId running_sums(GraphBuilder& builder,
 }
 
 void lower_cum_sum(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Value& to = lowering.value(node.output(0));
   const Shape shape = shape_of(to);

@@ -205,14 +205,14 @@ TorchScores torch_scores(const Readers& readers, const Node& softmax) {
 bool lower_decomposed_attention(Lowering& lowering, const Node& product) {
   DecomposedAttention found(lowering, product);
   if (!found.matches() || !lowering.lower_early(found.v(), product)) return false;
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(product);
   TensorId q = in_order(lowering, found.q(), {0, 2, 1, 3});
   constexpr float kTolerance = 1e-6f;
   if (std::abs(found.scale() - 1) > kTolerance) {
-    PointwiseProgram scaled;
+    graph::PointwiseProgram scaled;
     const int x = scaled.input(0);
-    scaled.append(PointwiseFunction::kMul, x, scaled.constant(found.scale()));
+    scaled.append(graph::PointwiseFunction::kMul, x, scaled.constant(found.scale()));
     q = ops::pointwise(builder, name + ".scaled", {q}, scaled);
   }
   const TensorId y = append_self_attention(lowering,

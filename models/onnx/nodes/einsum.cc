@@ -259,8 +259,8 @@ class EinsumLowering {
         axes.push_back(static_cast<int>(i));
     }
     if (!axes.empty())
-      operand.tensor =
-          ops::reduce(builder_, name_ + ".sum", operand.tensor, ReduceKind::kSum, axes, false);
+      operand.tensor = ops::reduce(
+          builder_, name_ + ".sum", operand.tensor, graph::ReduceKind::kSum, axes, false);
     operand.letters = kept;
     return operand;
   }
@@ -319,7 +319,7 @@ class EinsumLowering {
   }
 
   Lowering& lowering_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   const Node& node_;
   std::string name_, output_;
   std::map<char, int64_t> extents_;

@@ -19,7 +19,7 @@ std::vector<Form> rule_float(const NodeView& node) {
 
 namespace {
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 // All inputs are broadcast against each other; the output has their type.
 std::vector<Form> rule_broadcast(const NodeView& node) {
@@ -232,31 +232,37 @@ std::vector<Array> evaluate_cast(const NodeView& node, const std::vector<Form>& 
   return {cast(node.array(0), outputs[0].type)};
 }
 
-int formula_mean(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_mean(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   const int sum = chain<F::kAdd>(program, node, operands);
   return Formula(program).div(sum, program.constant(static_cast<float>(operands.size())));
 }
 
 // Integers are divided towards zero.
-int formula_quotient(PointwiseProgram& program,
+int formula_quotient(graph::PointwiseProgram& program,
                      const PointwiseNode& node,
                      const Operands& operands) {
   const int result = program.append(F::kDiv, operands[0], operands[1]);
   return is_integer(node.to) ? program.append(F::kTrunc, result) : result;
 }
 
-int formula_remainder(PointwiseProgram& program,
+int formula_remainder(graph::PointwiseProgram& program,
                       const PointwiseNode& node,
                       const Operands& operands) {
   const F function = node.node.integer("fmod", 0) != 0 ? F::kFmod : F::kMod;
   return program.append(function, operands[0], operands[1]);
 }
 
-int formula_where(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+int formula_where(graph::PointwiseProgram& program,
+                  const PointwiseNode&,
+                  const Operands& operands) {
   return program.append(F::kWhere, operands[0], operands[1], operands[2]);
 }
 
-int formula_cast(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_cast(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   const int x = operands[0];
   if (node.to == ElementType::kBool && node.from != ElementType::kBool)
     return program.append(F::kNot, program.append(F::kNot, x));
@@ -264,7 +270,7 @@ int formula_cast(PointwiseProgram& program, const PointwiseNode& node, const Ope
                         x);
 }
 
-int formula_is_infinite(PointwiseProgram& program,
+int formula_is_infinite(graph::PointwiseProgram& program,
                         const PointwiseNode& node,
                         const Operands& operands) {
   Formula f(program);
@@ -278,7 +284,9 @@ int formula_is_infinite(PointwiseProgram& program,
 }
 
 // The bounds are attributes before opset 11. The derivative at a bound is 1.
-int formula_clip(PointwiseProgram& program, const PointwiseNode& node, const Operands& operands) {
+int formula_clip(graph::PointwiseProgram& program,
+                 const PointwiseNode& node,
+                 const Operands& operands) {
   Formula f(program);
   const auto bound = [&](size_t index, const char* attribute) {
     if (index < operands.size() && operands[index] >= 0) return operands[index];

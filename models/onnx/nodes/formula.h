@@ -11,10 +11,10 @@ namespace lockstep::onnx {
 using Operands = std::vector<int>;
 
 class Formula {
-  using F = PointwiseFunction;
+  using F = graph::PointwiseFunction;
 
  public:
-  explicit Formula(PointwiseProgram& program) : program_(program) {}
+  explicit Formula(graph::PointwiseProgram& program) : program_(program) {}
 
   int number(double value) { return program_.constant(static_cast<float>(value)); }
   int of(F function, int a) { return program_.append(function, a); }
@@ -42,29 +42,29 @@ class Formula {
   int swish(int x, double alpha) { return mul(x, of(F::kSigmoid, mul(number(alpha), x))); }
 
  private:
-  PointwiseProgram& program_;
+  graph::PointwiseProgram& program_;
 };
 
-template <PointwiseFunction kFunction>
-int unary(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+template <graph::PointwiseFunction kFunction>
+int unary(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   return program.append(kFunction, operands[0]);
 }
 
-template <PointwiseFunction kFunction>
-int binary(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+template <graph::PointwiseFunction kFunction>
+int binary(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   return program.append(kFunction, operands[0], operands[1]);
 }
 
 // The function with its operands swapped.
-template <PointwiseFunction kFunction>
-int reversed(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+template <graph::PointwiseFunction kFunction>
+int reversed(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
   return program.append(kFunction, operands[1], operands[0]);
 }
 
 // f(f(x0, x1), x2) ...
-template <PointwiseFunction kFunction>
-int chain(PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  int result = program.append(PointwiseFunction::kIdentity, operands[0]);
+template <graph::PointwiseFunction kFunction>
+int chain(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
+  int result = program.append(graph::PointwiseFunction::kIdentity, operands[0]);
   for (size_t i = 1; i < operands.size(); ++i)
     result = program.append(kFunction, result, operands[i]);
   return result;

@@ -79,7 +79,7 @@ std::vector<Array> evaluate_gather_elements(const NodeView& node,
   return {picker.array()};
 }
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 // Constant ids, with negative ones counted from the end.
 std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t rows) {
@@ -93,8 +93,8 @@ std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t row
 }
 
 // Counts ids below 0 from the end and clamps all to the table: the native op does not check them.
-PointwiseProgram clamped_to(int64_t rows) {
-  PointwiseProgram program;
+graph::PointwiseProgram clamped_to(int64_t rows) {
+  graph::PointwiseProgram program;
   const int id = program.input(0), zero = program.constant(0);
   const int last = program.constant(static_cast<float>(rows - 1));
   const int from_end = program.append(F::kAdd, id, program.constant(static_cast<float>(rows)));
@@ -105,7 +105,7 @@ PointwiseProgram clamped_to(int64_t rows) {
 
 // The ids as (A, B) i32, regardless of their axes in the file.
 TensorId ids_of(Lowering& lowering, const Node& node, int64_t rows) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node) + ".ids";
   const Value& value = lowering.readers().origin(node.input(1));
   const Shape file_shape = shape_of(value);
@@ -133,7 +133,7 @@ bool lower_embedding(Lowering& lowering, const Node& node) {
   const Extents& extents = lowering.value(table.value).extents;
   if (extents.size() != 2 || !lowering.parameters().can_have(table.value, Storage::kAsInFile))
     return false;
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId ids = ids_of(lowering, node, extents[0]);
   const TensorId rows =
@@ -156,7 +156,7 @@ void lower_gather(Lowering& lowering, const Node& node) {
 
 // Along the other axes, x is first cut to the extents of the indices.
 void lower_gather_elements(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   TensorId x = input_of(lowering, node, 0);
   const TensorId indices = input_of(lowering, node, 1);

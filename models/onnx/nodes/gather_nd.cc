@@ -165,13 +165,13 @@ std::vector<int32_t> row_numbers(const NamedRows& rows, const std::vector<int64_
 }
 
 // The same for computed indices.
-TensorId computed_row_numbers(GraphBuilder& builder,
+TensorId computed_row_numbers(graph::GraphBuilder& builder,
                               const std::string& name,
                               const NamedRows& rows,
                               TensorId indices) {
   const auto depth = static_cast<int64_t>(rows.extents.size());
   const TensorId each = ops::reshape(builder, name + ".indices", indices, {rows.count, depth});
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   std::vector<int32_t> batch;
   for (int64_t i = 0; i < rows.count; ++i)
     batch.push_back(static_cast<int32_t>(i / (rows.count / rows.batch)));
@@ -181,11 +181,11 @@ TensorId computed_row_numbers(GraphBuilder& builder,
     inputs.push_back(ops::slice(builder, name + ".index", each, {0, k}, {1, 1}, {rows.count, 1}));
     const int extent = program.constant(static_cast<float>(rows.extents[static_cast<size_t>(k)]));
     const int index = program.input(static_cast<int>(k) + 1);
-    const int below = program.append(PointwiseFunction::kLess, index, program.constant(0));
-    const int from_end = program.append(PointwiseFunction::kAdd, index, extent);
-    const int from_start = program.append(PointwiseFunction::kWhere, below, from_end, index);
-    number = program.append(PointwiseFunction::kAdd,
-                            program.append(PointwiseFunction::kMul, number, extent),
+    const int below = program.append(graph::PointwiseFunction::kLess, index, program.constant(0));
+    const int from_end = program.append(graph::PointwiseFunction::kAdd, index, extent);
+    const int from_start = program.append(graph::PointwiseFunction::kWhere, below, from_end, index);
+    number = program.append(graph::PointwiseFunction::kAdd,
+                            program.append(graph::PointwiseFunction::kMul, number, extent),
                             from_start);
   }
   program.set_result(number);
@@ -195,7 +195,7 @@ TensorId computed_row_numbers(GraphBuilder& builder,
 }
 
 void lower_gather_nd(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Value& indices = lowering.readers().origin(node.input(1));
   const NamedRows rows = named_rows(lowering.value(node.input(0)).extents,
@@ -204,13 +204,14 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
   const bool known = indices.kind == ValueKind::kConstant;
   // Computed row numbers are float32 in between, which is exact up to 2^24.
   const int64_t max_rows = known ? std::numeric_limits<int32_t>::max() : int64_t{1} << 24;
-  if (rows.total() > max_rows || (!known && rows.extents.size() >= PointwiseProgram::kMaxInputs))
+  if (rows.total() > max_rows ||
+      (!known && rows.extents.size() >= graph::PointwiseProgram::kMaxInputs))
     refuse(node,
            fmt::format("addresses {} rows by {} indices; allowed: at most {} by {}",
                        rows.total(),
                        rows.extents.size(),
                        max_rows,
-                       PointwiseProgram::kMaxInputs - 1));
+                       graph::PointwiseProgram::kMaxInputs - 1));
   const TensorId numbers =
       known ? builder.constant(
                   name + ".places", {rows.count}, row_numbers(rows, indices.array.as_int64()))
@@ -222,7 +223,7 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
 
 // Gathers the rows of the result from x and the updates, which are concatenated.
 void lower_scatter_nd(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Value& indices = lowering.readers().origin(node.input(1));
   if (indices.kind != ValueKind::kConstant)

@@ -96,7 +96,7 @@ Window window_of(Lowering& lowering, const Node& node, const std::vector<int64_t
 
 TensorId images_of(Lowering& lowering, int number) {
   const TensorId x = lowering.layouts().channels_last(number);
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Shape shape = builder.shape(x);
   if (shape.rank() != 3) return x;
   return ops::reshape(
@@ -104,7 +104,7 @@ TensorId images_of(Lowering& lowering, int number) {
 }
 
 void set_images(Lowering& lowering, const Node& node, TensorId y) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Shape shape = builder.shape(y);
   if (lowering.value(node.output(0)).extents.size() == 3)
     y = ops::reshape(builder, lowering.name_of(node) + ".line", y, {shape[0], shape[2], shape[3]});
@@ -115,7 +115,7 @@ namespace {
 
 // A computed kernel (O, I, ...), in the layout of a parameter.
 TensorId computed_kernel(Lowering& lowering, int number) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Value& value = lowering.value(number);
   const TensorId plain = lowering.layouts().plain(number);
   const std::string name = value.name + ".kernel";
@@ -132,7 +132,7 @@ TensorId computed_kernel(Lowering& lowering, int number) {
 }  // namespace
 
 TensorId weight_of_images(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const ParameterSource source = lowering.readers().source_of(node.input(1));
   if (source.value >= 0 && lowering.parameters().can_have(source.value, Storage::kKernel)) {
     const TensorId weight = lowering.parameters().get(source.value, Storage::kKernel);

@@ -37,20 +37,20 @@ int first_axis(Lowering& lowering, const Node& node) {
 // The norm as single ops, for several normalised axes and for gains and biases that the native op
 // does not take: x / sqrt(mean(x^2) + epsilon) gain + bias. In a layer norm, x is x - mean(x) here.
 void lower_norm_in_steps(Lowering& lowering, const Node& node) {
-  using F = PointwiseFunction;
-  GraphBuilder& builder = lowering.builder();
+  using F = graph::PointwiseFunction;
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   TensorId x = input_of(lowering, node, 0);
   std::vector<int> axes;
   for (int axis = first_axis(lowering, node); axis < builder.shape(x).rank(); ++axis)
     axes.push_back(axis);
   const auto mean = [&](const char* part, TensorId of) {
-    return ops::reduce(builder, name + part, of, ReduceKind::kMean, axes, true);
+    return ops::reduce(builder, name + part, of, graph::ReduceKind::kMean, axes, true);
   };
   if (node.op == "LayerNormalization") {
     x = append_function(builder, name + ".centred", F::kSub, x, mean(".mean", x));
   }
-  PointwiseProgram scale;
+  graph::PointwiseProgram scale;
   const TensorId squares = append_squares(builder, name + ".squares", x);
   const int sum =
       scale.append(F::kAdd, scale.input(0), scale.constant(node.number("epsilon", 1e-5f)));
@@ -78,7 +78,7 @@ void lower_layer_normalization(Lowering& lowering, const Node& node) {
   const int gain = parameter_of(node.input(1)), bias = parameter_of(node.input(2));
   if (!native || (node.op == "RMSNormalization" && bias >= 0))
     return lower_norm_in_steps(lowering, node);
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const float epsilon = node.number("epsilon", 1e-5f);
   const TensorId x = input_of(lowering, node, 0);

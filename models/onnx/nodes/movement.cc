@@ -166,7 +166,7 @@ std::vector<Array> evaluate_tile(const NodeView& node, const std::vector<Form>& 
 // If the pixels of channels-last images are merged into one axis, they stay channels last.
 void lower_reshape(Lowering& lowering, const Node& node) {
   if (lower_as_group_norm(lowering, node)) return;
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Extents& from = lowering.value(node.input(0)).extents;
   const Shape shape = shape_of(lowering.value(node.output(0)));
   if (lowering.layouts().is_channels_last(node.input(0)) && shape.rank() == 3 &&

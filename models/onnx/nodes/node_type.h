@@ -34,7 +34,7 @@ struct PointwiseNode {
 // `operands` are the instructions of the node's inputs (-1: absent). Programs distinguish
 // floating-point numbers, integers, and booleans, which are 1 or 0. Throws ConfigError for
 // unsupported forms of the op.
-using PointwiseOf = int (*)(PointwiseProgram& program,
+using PointwiseOf = int (*)(graph::PointwiseProgram& program,
                             const PointwiseNode& node,
                             const std::vector<int>& operands);
 

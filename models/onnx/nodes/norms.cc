@@ -100,7 +100,7 @@ void lower_batch_normalization(Lowering& lowering, const Node& node) {
       node, lowering.readers().origin_of(node.input(3)), momentum);
   parameters.running_variance = lowering.parameters().running_statistic(
       node, lowering.readers().origin_of(node.input(4)), momentum);
-  BatchNormAttributes attributes;
+  graph::BatchNormAttributes attributes;
   attributes.epsilon = node.number("epsilon", 1e-5f);
   attributes.synchronised = lowering.options().synchronised_norms;
   int output = node.output(0);
@@ -133,7 +133,7 @@ struct Affine {
 
 // Expands numbers of groups of consecutive channels to a row (C).
 TensorId channel_row(Lowering& lowering, int number, int64_t channels) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.value(number).name;
   TensorId row = lowering.layouts().plain(number);
   const int64_t count = builder.shape(row).elements();
@@ -146,13 +146,13 @@ TensorId channel_row(Lowering& lowering, int number, int64_t channels) {
 
 // y = x gain + bias, for gains and biases that the native op does not take.
 TensorId apply(Lowering& lowering, const std::string& name, TensorId x, const Affine& affine) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const int64_t channels = builder.shape(x).columns();
   std::vector<TensorId> inputs = {x};
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   int y = program.input(0);
-  for (const auto& [number, function] : {std::pair(affine.gain, PointwiseFunction::kMul),
-                                         std::pair(affine.bias, PointwiseFunction::kAdd)}) {
+  for (const auto& [number, function] : {std::pair(affine.gain, graph::PointwiseFunction::kMul),
+                                         std::pair(affine.bias, graph::PointwiseFunction::kAdd)}) {
     if (number < 0) continue;
     y = program.append(function, y, program.input(static_cast<int>(inputs.size())));
     inputs.push_back(channel_row(lowering, number, channels));
@@ -165,7 +165,7 @@ TensorId apply(Lowering& lowering, const std::string& name, TensorId x, const Af
 void append_group_norm(Lowering& lowering,
                        const Node& node,
                        int x,
-                       const GroupNormAttributes& attributes,
+                       const graph::GroupNormAttributes& attributes,
                        Affine affine,
                        int output) {
   const Extents& extents = lowering.value(x).extents;
@@ -259,10 +259,11 @@ void lower_local_response_norm(Lowering& lowering, const Node& node) {
   const int64_t size = node.integer("size", 0);
   // For an even size, ONNX has the larger half of the window after the channel, the native op
   // before it.
-  if (size < 1 || size > kMaxNormChannels || size % 2 == 0)
-    refuse(node,
-           fmt::format(
-               "size: value is {}; allowed: odd numbers from 1 to {}", size, kMaxNormChannels));
+  if (size < 1 || size > graph::kMaxNormChannels || size % 2 == 0)
+    refuse(
+        node,
+        fmt::format(
+            "size: value is {}; allowed: odd numbers from 1 to {}", size, graph::kMaxNormChannels));
   if (lowering.value(node.input(0)).extents.size() < 3)
     refuse(node, "its input is a vector; allowed: images");
   const TensorId y = ops::local_response_norm(lowering.builder(),

@@ -69,7 +69,7 @@ std::vector<Array> evaluate_non_zero(const NodeView& node, const std::vector<For
 
 // values[1] at the position of the index along the new axis, else values[0].
 void lower_one_hot(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Value& values = lowering.readers().origin(node.input(2));
   if (values.kind != ValueKind::kConstant) refuse(node, "values: are computed; must be a constant");
@@ -83,15 +83,17 @@ void lower_one_hot(Lowering& lowering, const Node& node) {
     along.append(d == axis ? shape[d] : 1);
   }
   const auto count = numbers_from<int32_t>(static_cast<size_t>(shape[axis]));
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   const int index = program.input(0), position = program.input(1);
-  const int below = program.append(PointwiseFunction::kLess, index, program.constant(0));
+  const int below = program.append(graph::PointwiseFunction::kLess, index, program.constant(0));
   const int depth = program.constant(static_cast<float>(shape[axis]));
-  const int from_end = program.append(PointwiseFunction::kAdd, index, depth);
-  const int from_start = program.append(PointwiseFunction::kWhere, below, from_end, index);
-  const int hit = program.append(PointwiseFunction::kEqual, from_start, position);
-  program.append(
-      PointwiseFunction::kWhere, hit, program.constant(off_on[1]), program.constant(off_on[0]));
+  const int from_end = program.append(graph::PointwiseFunction::kAdd, index, depth);
+  const int from_start = program.append(graph::PointwiseFunction::kWhere, below, from_end, index);
+  const int hit = program.append(graph::PointwiseFunction::kEqual, from_start, position);
+  program.append(graph::PointwiseFunction::kWhere,
+                 hit,
+                 program.constant(off_on[1]),
+                 program.constant(off_on[0]));
   const TensorId indices =
       ops::reshape(builder, name + ".indices", input_of(lowering, node, 0), with_axis);
   set_output(lowering,

@@ -65,7 +65,7 @@ std::vector<Array> evaluate_blocks(const NodeView& node, const std::vector<Form>
 
 // (N, H, W, channels of b x b blocks) -> (N, H b, W b, channels).
 void lower_depth_to_space(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId x = lowering.layouts().channels_last(node.input(0));
   const Shape shape = builder.shape(x);
@@ -86,7 +86,7 @@ void lower_depth_to_space(Lowering& lowering, const Node& node) {
 
 // The inverse of DepthToSpace with mode DCR.
 void lower_space_to_depth(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const TensorId x = lowering.layouts().channels_last(node.input(0));
   const Shape shape = builder.shape(x);

@@ -41,12 +41,12 @@ std::vector<Form> rule_global_pool(const NodeView& node) {
 
 constexpr int64_t kMaxPixels = 256;  // of a max pool's window, whose argmax is stored in a byte
 
-PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindow& across) {
+graph::PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindow& across) {
   for (const AxisWindow& axis : {down, across})
-    if (!windows_see_pixels(
+    if (!graph::windows_see_pixels(
             axis.from, axis.to, axis.kernel, axis.stride, axis.dilation, axis.before))
       refuse(node, "pads or ceil_mode: a window would cover only padding");
-  PoolAttributes attributes;
+  graph::PoolAttributes attributes;
   attributes.kernel = {down.kernel, across.kernel};
   attributes.stride = {down.stride, across.stride};
   attributes.dilation = {down.dilation, across.dilation};
@@ -55,7 +55,7 @@ PoolAttributes pool_of(const Node& node, const AxisWindow& down, const AxisWindo
   // With ceil_mode, windows may extend beyond the padding.
   attributes.outputs = {down.to, across.to};
   attributes.count_include_pad = node.integer("count_include_pad", 0) != 0;
-  if (node.op != "MaxPool" && attributes.dilation != Extent2d{})
+  if (node.op != "MaxPool" && attributes.dilation != graph::Extent2d{})
     refuse(node, "dilations: must be 1; average pooling with others is not supported");
   if (const int64_t pixels = down.kernel * across.kernel;
       node.op == "MaxPool" && pixels > kMaxPixels)
@@ -74,8 +74,12 @@ TensorId append_pool(Lowering& lowering,
   const auto pool = node.op == "MaxPool" ? ops::max_pool : ops::avg_pool;
   if (node.op == "MaxPool" && down.kernel * across.kernel > kMaxPixels && down.covers_axis() &&
       across.covers_axis()) {
-    return ops::reduce(
-        lowering.builder(), lowering.name_of(node), x, ReduceKind::kMax, {1, 2}, /*keep=*/true);
+    return ops::reduce(lowering.builder(),
+                       lowering.name_of(node),
+                       x,
+                       graph::ReduceKind::kMax,
+                       {1, 2},
+                       /*keep=*/true);
   }
   return pool(lowering.builder(), lowering.name_of(node), x, pool_of(node, down, across));
 }
@@ -87,7 +91,7 @@ TensorId append_pool_of_volumes(Lowering& lowering,
                                 const Node& node,
                                 TensorId x,
                                 const Window& window) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const auto& [depth, height, width] = window;
   const Shape shape = builder.shape(x);
@@ -119,18 +123,18 @@ void lower_pool(Lowering& lowering, const Node& node) {
 
 // Pools over all axes but the first two.
 void lower_global_pool(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const size_t rank = lowering.value(node.input(0)).extents.size();
   const TensorId x = lowering.layouts().channels_last(node.input(0));
   const std::vector<int> axes = numbers_from(rank - 2, 1);
   TensorId y = kNoTensor;
   if (node.op == "GlobalMaxPool")
-    y = ops::reduce(builder, name, x, ReduceKind::kMax, axes, false);
+    y = ops::reduce(builder, name, x, graph::ReduceKind::kMax, axes, false);
   else if (rank == 4)
     y = ops::global_avg_pool(builder, name, x);
   else
-    y = ops::reduce(builder, name, x, ReduceKind::kMean, axes, false);
+    y = ops::reduce(builder, name, x, graph::ReduceKind::kMean, axes, false);
   const Shape shape = shape_of(lowering.value(node.output(0)));
   set_output(lowering, node, ops::reshape(builder, name + ".extents", y, shape));
 }

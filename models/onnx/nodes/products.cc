@@ -173,7 +173,7 @@ std::vector<Array> evaluate_gemm(const NodeView& node, const std::vector<Form>& 
 // The matrices of a value. A vector becomes one row or one column.
 Layouts::Matrices operand(Lowering& lowering, const Node& node, int number, bool row) {
   if (lowering.value(number).extents.size() > 1) return lowering.layouts().matrices(number);
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const TensorId x = lowering.layouts().plain(number);
   const int64_t n = builder.shape(x).elements();
   const std::string name = fmt::format("{}.{}", lowering.name_of(node), row ? "row" : "column");
@@ -205,7 +205,7 @@ Scaled scale_of(Lowering& lowering, int product) {
 void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
   require_floating(lowering, node);
   if (lower_decomposed_attention(lowering, node)) return;
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const auto [a, a_transposed] = operand(lowering, node, node.input(0), true);
   const auto [b, b_transposed] = operand(lowering, node, node.input(1), false);
@@ -219,7 +219,7 @@ void lower_batched_mat_mul(Lowering& lowering, const Node& node) {
 // alpha op(A) op(B) + beta C.
 void lower_batched_gemm(Lowering& lowering, const Node& node) {
   require_floating(lowering, node);
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Layouts::Matrices a = lowering.layouts().matrices(node.input(0)),
                           b = lowering.layouts().matrices(node.input(1));
@@ -231,11 +231,11 @@ void lower_batched_gemm(Lowering& lowering, const Node& node) {
                                    b.transposed != (node.integer("transB", 0) != 0),
                                    node.number("alpha", 1));
   if (node.input(2) >= 0) {
-    PointwiseProgram sum;
+    graph::PointwiseProgram sum;
     const int product = sum.input(0);
-    const int added =
-        sum.append(PointwiseFunction::kMul, sum.input(1), sum.constant(node.number("beta", 1)));
-    sum.append(PointwiseFunction::kAdd, product, added);
+    const int added = sum.append(
+        graph::PointwiseFunction::kMul, sum.input(1), sum.constant(node.number("beta", 1)));
+    sum.append(graph::PointwiseFunction::kAdd, product, added);
     y = ops::pointwise(builder, name + ".sum", {y, input_of(lowering, node, 2)}, sum);
   }
   set_output(lowering, node, y);
@@ -264,7 +264,7 @@ TensorId bias_of(Lowering& lowering, int number, int64_t outputs) {
 // Appends x weight^T + bias, as the value `output`.
 void append_linear(
     Lowering& lowering, const Node& node, int x, TensorId weight, TensorId bias, int output) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   TensorId input = lowering.layouts().plain(x);
   const std::string name = lowering.name_of(node);
   const Shape shape = shape_of(lowering.value(output));

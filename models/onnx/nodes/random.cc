@@ -63,7 +63,7 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
       refuse(node,
              "selects elements by a random mask other than by a product, which is not supported");
   }
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const Shape shape = shape_of(lowering.value(number));
   const auto filled = [&](float value) {
@@ -71,9 +71,9 @@ void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
         name + ".all", shape, std::vector<float>(static_cast<size_t>(shape.elements()), value));
   };
   if (!builder.training() || kept == 1) return lowering.layouts().set(number, filled(kept));
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   const int drawn = program.input(0);
-  program.append(PointwiseFunction::kLess, program.constant(0), drawn);
+  program.append(graph::PointwiseFunction::kLess, program.constant(0), drawn);
   const TensorId scaled = ops::dropout(builder, name, filled(1), 1 - kept);
   lowering.layouts().set(number, ops::pointwise(builder, name + ".kept", {scaled}, program));
 }

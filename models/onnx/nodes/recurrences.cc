@@ -47,7 +47,7 @@ std::vector<Form> rule_recurrent(const NodeView& node) {
   return {{type, output}, {type, state}, {type, state}};
 }
 
-Cell cell_of(const Node& node) {
+graph::Cell cell_of(const Node& node) {
   const size_t functions = node.op == "LSTM" ? 3 : node.op == "GRU" ? 2 : 1;
   const auto found = node.attributes.find("activations");
   std::vector<std::string> given;
@@ -71,16 +71,16 @@ Cell cell_of(const Node& node) {
                          functions == 1 ? "Tanh or Relu, the same in both directions"
                                         : "the defaults, Sigmoid and Tanh"));
   }
-  if (node.op == "LSTM") return Cell::kLstm;
-  if (node.op == "GRU") return Cell::kGru;
-  return relu ? Cell::kRelu : Cell::kTanh;
+  if (node.op == "LSTM") return graph::Cell::kLstm;
+  if (node.op == "GRU") return graph::Cell::kGru;
+  return relu ? graph::Cell::kRelu : graph::Cell::kTanh;
 }
 
-Direction direction_of(const Node& node) {
+graph::Direction direction_of(const Node& node) {
   const std::string direction = node.text("direction", "forward");
-  return direction == "forward"   ? Direction::kForward
-         : direction == "reverse" ? Direction::kReverse
-                                  : Direction::kBoth;
+  return direction == "forward"   ? graph::Direction::kForward
+         : direction == "reverse" ? graph::Direction::kReverse
+                                  : graph::Direction::kBoth;
 }
 
 // Whether the axis of samples precedes those of times and directions.
@@ -126,12 +126,12 @@ TensorId state_of(Lowering& lowering, const Node& node, int number) {
 TensorId last_states(Lowering& lowering,
                      const std::string& name,
                      TensorId states,
-                     Direction direction) {
-  GraphBuilder& builder = lowering.builder();
+                     graph::Direction direction) {
+  graph::GraphBuilder& builder = lowering.builder();
   const Shape all = builder.shape(states);
   std::vector<TensorId> parts;
   for (int64_t d = 0; d < all[0]; ++d) {
-    const bool reverse = direction == Direction::kReverse || d == 1;
+    const bool reverse = direction == graph::Direction::kReverse || d == 1;
     parts.push_back(ops::slice(builder,
                                fmt::format("{}.{}", name, d),
                                states,
@@ -146,9 +146,9 @@ TensorId last_states(Lowering& lowering,
 
 void lower_recurrent(Lowering& lowering, const Node& node) {
   shape_of(lowering.value(node.input(0)));  // throws if the input is empty
-  const RecurrentAttributes attributes = {cell_of(node), direction_of(node)};
+  const graph::RecurrentAttributes attributes = {cell_of(node), direction_of(node)};
   check(lowering, node);
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   ops::RecurrentInputs inputs;
   inputs.x = by_time(lowering, node, node.input(0));

@@ -16,7 +16,7 @@
 namespace lockstep::onnx {
 namespace {
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 // Limit for the size of the graph: each step adds about ten ops.
 constexpr int64_t kMaxSteps = 1024;
@@ -31,7 +31,7 @@ class Steps {
   Steps(Lowering& lowering,
         const Node& node,
         const ops::RecurrentInputs& inputs,
-        const RecurrentAttributes& attributes)
+        const graph::RecurrentAttributes& attributes)
       : lowering_(lowering),
         builder_(lowering.builder()),
         node_(node),
@@ -45,17 +45,17 @@ class Steps {
 
   std::pair<TensorId, TensorId> run() {
     std::vector<TensorId> states, cells;
-    for (int64_t d = 0; d < directions_of(attributes_.direction); ++d) run(d, states, cells);
+    for (int64_t d = 0; d < graph::directions_of(attributes_.direction); ++d) run(d, states, cells);
     const TensorId y = joined(".states", states);
     return {y, cells.empty() ? kNoTensor : joined(".cells", cells)};
   }
 
  private:
-  bool is_lstm() const { return attributes_.cell == Cell::kLstm; }
+  bool is_lstm() const { return attributes_.cell == graph::Cell::kLstm; }
 
   void run(int64_t d, std::vector<TensorId>& states, std::vector<TensorId>& cells) {
     const int64_t times = x_[0], batch = x_[1];
-    const bool reverse = attributes_.direction == Direction::kReverse || d == 1;
+    const bool reverse = attributes_.direction == graph::Direction::kReverse || d == 1;
     products_ = products_with_x(d);
     for (size_t gate = 0; gate < gates(); ++gate) r_[gate] = rows_of_gate(2, d, gate);
     for (size_t gate = 0; peepholes_ && gate < 3; ++gate) p_[gate] = numbers_of_gate(7, d, gate);
@@ -76,11 +76,11 @@ class Steps {
     if (is_lstm()) cells.push_back(concatenated(all_cells, 1));
   }
 
-  size_t gates() const { return static_cast<size_t>(gates_of(attributes_.cell)); }
+  size_t gates() const { return static_cast<size_t>(graph::gates_of(attributes_.cell)); }
 
   // x_t w^T + b_w + b_R for all times, (T, N, G H).
   TensorId products_with_x(int64_t d) {
-    const int64_t rows = gates_of(attributes_.cell) * hidden_;
+    const int64_t rows = graph::gates_of(attributes_.cell) * hidden_;
     const TensorId w = part(node_.input(1), {d, 0, 0}, {1, rows, x_[2]}, {rows, x_[2]});
     const TensorId flat =
         ops::reshape(builder_, name_ + ".rows", inputs_.x, {x_[0] * x_[1], x_[2]});
@@ -90,7 +90,7 @@ class Steps {
       const auto bias = [&](int64_t k) {
         return ops::slice(builder_, name_ + ".bias", both, {k, 0}, {1, 1}, {1, rows});
       };
-      PointwiseProgram sum;
+      graph::PointwiseProgram sum;
       const int first = sum.append(F::kAdd, sum.input(0), sum.input(1));
       sum.append(F::kAdd, first, sum.input(2));
       y = ops::pointwise(builder_, name_ + ".biased", {y, bias(0), bias(1)}, sum);
@@ -145,7 +145,7 @@ class Steps {
                 F function,
                 TensorId c = kNoTensor,
                 int peephole = -1) {
-    PointwiseProgram program;
+    graph::PointwiseProgram program;
     std::vector<TensorId> inputs = {of_x(time, number), of_h(number, h)};
     int v = program.append(F::kAdd, program.input(0), program.input(1));
     if (peepholes_ && peephole >= 0) {
@@ -161,7 +161,7 @@ class Steps {
   std::pair<TensorId, TensorId> lstm_step(int64_t time, TensorId h, TensorId c) {
     const TensorId i = gate(time, 0, h, F::kSigmoid, c, 0);
     const TensorId g = gate(time, 3, h, F::kTanh);
-    PointwiseProgram cell;
+    graph::PointwiseProgram cell;
     const int in = cell.input(0), new_cell = cell.append(F::kMul, in, cell.input(1));
     std::vector<TensorId> inputs = {i, g, c};
     int kept = -1;
@@ -174,7 +174,7 @@ class Steps {
     cell.append(F::kAdd, new_cell, cell.append(F::kMul, kept, cell.input(2)));
     const TensorId next = ops::pointwise(builder_, name_ + ".next_cell", inputs, cell);
     const TensorId o = gate(time, 1, h, F::kSigmoid, next, 1);
-    PointwiseProgram state;
+    graph::PointwiseProgram state;
     const int out = state.input(0);
     state.append(F::kMul, out, state.append(F::kTanh, state.input(1)));
     return {ops::pointwise(builder_, name_ + ".next_state", {o, next}, state), next};
@@ -183,7 +183,7 @@ class Steps {
   // Gates z, r, n; h is multiplied by r before the product.
   TensorId gru_step(int64_t time, TensorId h) {
     const TensorId z = gate(time, 0, h, F::kSigmoid), r = gate(time, 1, h, F::kSigmoid);
-    PointwiseProgram reset, state;
+    graph::PointwiseProgram reset, state;
     const int a = reset.input(0);
     reset.append(F::kMul, a, reset.input(1));
     const TensorId n =
@@ -199,8 +199,8 @@ class Steps {
   TensorId concatenated(std::vector<TensorId> parts, int axis) {
     while (parts.size() > 1) {
       std::vector<TensorId> fewer;
-      for (size_t first = 0; first < parts.size(); first += kMaxConcatInputs) {
-        const size_t end = std::min<size_t>(parts.size(), first + kMaxConcatInputs);
+      for (size_t first = 0; first < parts.size(); first += graph::kMaxConcatInputs) {
+        const size_t end = std::min<size_t>(parts.size(), first + graph::kMaxConcatInputs);
         const std::vector<TensorId> chunk(parts.begin() + static_cast<std::ptrdiff_t>(first),
                                           parts.begin() + static_cast<std::ptrdiff_t>(end));
         fewer.push_back(chunk.size() == 1 ? chunk[0]
@@ -216,10 +216,10 @@ class Steps {
   }
 
   Lowering& lowering_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   const Node& node_;
   const ops::RecurrentInputs& inputs_;
-  RecurrentAttributes attributes_;
+  graph::RecurrentAttributes attributes_;
   std::string name_;
   Shape x_;  // (T, N, F)
   int64_t hidden_;
@@ -239,7 +239,7 @@ bool needs_steps(const Lowering& lowering, const Node& node) {
 std::pair<TensorId, TensorId> recurrent_in_steps(Lowering& lowering,
                                                  const Node& node,
                                                  const ops::RecurrentInputs& inputs,
-                                                 const RecurrentAttributes& attributes) {
+                                                 const graph::RecurrentAttributes& attributes) {
   if (const int64_t times = lowering.builder().shape(inputs.x)[0]; times > kMaxSteps)
     refuse(node,
            fmt::format("{}: has {} steps, each of which becomes several ops; allowed: at most {}",

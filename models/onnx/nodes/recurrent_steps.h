@@ -17,6 +17,6 @@ bool needs_steps(const Lowering& lowering, const Node& node);
 std::pair<TensorId, TensorId> recurrent_in_steps(Lowering& lowering,
                                                  const Node& node,
                                                  const ops::RecurrentInputs& inputs,
-                                                 const RecurrentAttributes& attributes);
+                                                 const graph::RecurrentAttributes& attributes);
 
 }  // namespace lockstep::onnx

@@ -164,55 +164,56 @@ int64_t on_numbers(const int64_t* row, size_t n) {
   return truncated(kReduction(numbers.data(), n));
 }
 
-using F = PointwiseFunction;
+using F = graph::PointwiseFunction;
 
 // log(sum(e^(x - m))) + m, where m is the maximum, so that nothing overflows.
-TensorId append_log_sum_exp(GraphBuilder& builder,
+TensorId append_log_sum_exp(graph::GraphBuilder& builder,
                             const std::string& name,
                             TensorId x,
                             const std::vector<int>& axes) {
-  const TensorId max = ops::reduce(builder, name + ".max", x, ReduceKind::kMax, axes, true);
+  const TensorId max = ops::reduce(builder, name + ".max", x, graph::ReduceKind::kMax, axes, true);
   const TensorId below = append_function(builder, name + ".below", F::kSub, x, max);
   const TensorId powers = append_functions(builder, name + ".powers", below, {F::kExp});
-  const TensorId sum = ops::reduce(builder, name + ".sum", powers, ReduceKind::kSum, axes, true);
+  const TensorId sum =
+      ops::reduce(builder, name + ".sum", powers, graph::ReduceKind::kSum, axes, true);
   return append_function(
       builder, name, F::kAdd, append_functions(builder, name + ".log", sum, {F::kLog}), max);
 }
 
 // The reduction of the node; reduced axes have extent 1.
-TensorId reduced(GraphBuilder& builder,
+TensorId reduced(graph::GraphBuilder& builder,
                  const Node& node,
                  const std::string& name,
                  TensorId x,
                  const std::vector<int>& axes) {
-  const auto over = [&](TensorId of, ReduceKind kind) {
+  const auto over = [&](TensorId of, graph::ReduceKind kind) {
     return ops::reduce(builder, name + ".reduced", of, kind, axes, true);
   };
   const std::string& op = node.op;
-  if (op == "ReduceMax") return over(x, ReduceKind::kMax);
-  if (op == "ReduceMin") return over(x, ReduceKind::kMin);
-  if (op == "ReduceMean") return over(x, ReduceKind::kMean);
-  if (op == "ReduceProd") return over(x, ReduceKind::kProduct);
-  if (op == "ReduceSum") return over(x, ReduceKind::kSum);
+  if (op == "ReduceMax") return over(x, graph::ReduceKind::kMax);
+  if (op == "ReduceMin") return over(x, graph::ReduceKind::kMin);
+  if (op == "ReduceMean") return over(x, graph::ReduceKind::kMean);
+  if (op == "ReduceProd") return over(x, graph::ReduceKind::kProduct);
+  if (op == "ReduceSum") return over(x, graph::ReduceKind::kSum);
   if (op == "ReduceL1")
-    return over(append_functions(builder, name + ".abs", x, {F::kAbs}), ReduceKind::kSum);
+    return over(append_functions(builder, name + ".abs", x, {F::kAbs}), graph::ReduceKind::kSum);
   if (op == "ReduceLogSum")
-    return append_functions(builder, name, over(x, ReduceKind::kSum), {F::kLog});
+    return append_functions(builder, name, over(x, graph::ReduceKind::kSum), {F::kLog});
   if (op == "ReduceLogSumExp") return append_log_sum_exp(builder, name, x, axes);
-  const TensorId sum = over(append_squares(builder, name + ".squares", x), ReduceKind::kSum);
+  const TensorId sum = over(append_squares(builder, name + ".squares", x), graph::ReduceKind::kSum);
   return op == "ReduceL2" ? append_functions(builder, name, sum, {F::kSqrt}) : sum;
 }
 
 }  // namespace
 
-TensorId as_numbers(GraphBuilder& builder, const std::string& name, TensorId x) {
+TensorId as_numbers(graph::GraphBuilder& builder, const std::string& name, TensorId x) {
   return builder[x].dtype == DType::kI32
              ? append_functions(builder, name + ".numbers", x, {F::kIdentity})
              : x;
 }
 
-TensorId as_integers(GraphBuilder& builder, const std::string& name, TensorId x) {
-  PointwiseProgram same;
+TensorId as_integers(graph::GraphBuilder& builder, const std::string& name, TensorId x) {
+  graph::PointwiseProgram same;
   same.input(0);
   return ops::pointwise(builder, name + ".whole", {x}, same, /*integers=*/true);
 }
@@ -221,7 +222,7 @@ namespace {
 
 // Keeps the layout of images, unless some but not all of their spatial axes are removed.
 void lower_reduction(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Value& to = lowering.value(node.output(0));
   const size_t rank = lowering.value(node.input(0)).extents.size();
   const std::string name = lowering.name_of(node);

@@ -30,7 +30,7 @@ Rows rows_of(const NodeView& node, const std::vector<bool>& reduced);
 double max_of(const double* row, size_t n);
 
 // Converts i32 to the compute type; other tensors are unchanged.
-TensorId as_numbers(GraphBuilder& builder, const std::string& name, TensorId x);
-TensorId as_integers(GraphBuilder& builder, const std::string& name, TensorId x);
+TensorId as_numbers(graph::GraphBuilder& builder, const std::string& name, TensorId x);
+TensorId as_integers(graph::GraphBuilder& builder, const std::string& name, TensorId x);
 
 }  // namespace lockstep::onnx

@@ -171,12 +171,12 @@ double nearest(const std::string& mode, double coordinate) {
   return mode == "round_prefer_ceil" ? std::floor(coordinate + 0.5) : std::ceil(coordinate - 0.5);
 }
 
-ResizeAxis resized(const Modes& modes, int64_t from, int64_t to, double scale) {
+graph::ResizeAxis resized(const Modes& modes, int64_t from, int64_t to, double scale) {
   const auto last = static_cast<double>(from - 1);
-  ResizeAxis axis;
+  graph::ResizeAxis axis;
   for (int64_t i = 0; i < to; ++i) {
     const double coordinate = coordinate_of(modes, i, from, to, scale);
-    ResizeAxis::Read read;
+    graph::ResizeAxis::Read read;
     if (modes.linear) {
       const double within = std::clamp(coordinate, 0.0, last);
       read.first = static_cast<int64_t>(within);
@@ -210,7 +210,7 @@ void lower_resize(Lowering& lowering, const Node& node) {
                                           to[rank - 1 - from_last],
                                           scales[rank - 1 - from_last]);
   };
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   TensorId x = images_of(lowering, node.input(0));
   if (rank < 5)

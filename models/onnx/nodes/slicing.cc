@@ -303,8 +303,10 @@ void lower_concat(Lowering& lowering, const Node& node) {
   std::ranges::copy_if(node.inputs, std::back_inserter(parts), [&](int input) {
     return elements(lowering.value(input).extents) > 0;
   });
-  if (parts.size() > kMaxConcatInputs)
-    refuse(node, fmt::format("has {} inputs; allowed: at most {}", parts.size(), kMaxConcatInputs));
+  if (parts.size() > graph::kMaxConcatInputs)
+    refuse(
+        node,
+        fmt::format("has {} inputs; allowed: at most {}", parts.size(), graph::kMaxConcatInputs));
   const size_t rank = lowering.value(node.output(0)).extents.size();
   int axis = axis_of(node.integer("axis", 0), rank);
   const bool last = std::ranges::all_of(

@@ -75,14 +75,14 @@ TensorId softmax_input(Lowering& lowering,
                        bool boolean_mask) {
   if (!boolean_mask || torch.scores < 0) return input_of(lowering, node, 0);
   constexpr float kLow = -3e4f;  // above storable(lowest number) in 16 bits
-  PointwiseProgram masked;
+  graph::PointwiseProgram masked;
   const int scores = masked.input(0), mask = masked.input(1);
-  const int hides = masked.append(PointwiseFunction::kLess, mask, masked.constant(kLow));
+  const int hides = masked.append(graph::PointwiseFunction::kLess, mask, masked.constant(kLow));
   const int hidden = masked.constant(-std::numeric_limits<float>::infinity());
-  masked.append(PointwiseFunction::kWhere,
+  masked.append(graph::PointwiseFunction::kWhere,
                 hides,
                 hidden,
-                masked.append(PointwiseFunction::kAdd, scores, mask));
+                masked.append(graph::PointwiseFunction::kAdd, scores, mask));
   return ops::pointwise(
       lowering.builder(),
       lowering.name_of(node) + ".masked",
@@ -93,15 +93,15 @@ TensorId softmax_input(Lowering& lowering,
 // Before opset 13, the softmax is over all axes from the given one on. In attention, a row that is
 // hidden completely becomes 0 here: zeros for NaN after the softmax would have gradients of NaN.
 void lower_softmax(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const std::string name = lowering.name_of(node);
   const bool log = node.op == "LogSoftmax", over_all = node.opset < 13;
   const ZerosForNan zeros = log ? ZerosForNan{} : zeros_for_nan(lowering.readers(), node.output(0));
   const TorchScores torch = log ? TorchScores{} : torch_scores(lowering.readers(), node);
   const bool or_zero = zeros.test != nullptr || torch.scores >= 0;
-  const SoftmaxForm form = log       ? SoftmaxForm::kLogarithm
-                           : or_zero ? SoftmaxForm::kSharesOrZero
-                                     : SoftmaxForm::kShares;
+  const graph::SoftmaxForm form = log       ? graph::SoftmaxForm::kLogarithm
+                                  : or_zero ? graph::SoftmaxForm::kSharesOrZero
+                                            : graph::SoftmaxForm::kShares;
   int output = node.output(0);
   if (zeros.test != nullptr) {
     output = zeros.choice->output(0);

@@ -39,7 +39,7 @@ std::vector<Array> evaluate_trilu(const NodeView& node, const std::vector<Form>&
 
 // Sets the elements on one side of a diagonal to 0.
 void lower_trilu(Lowering& lowering, const Node& node) {
-  GraphBuilder& builder = lowering.builder();
+  graph::GraphBuilder& builder = lowering.builder();
   const Extents& extents = lowering.value(node.output(0)).extents;
   const int64_t rows = extents[extents.size() - 2], columns = extents.back();
   int64_t diagonal = 0;
@@ -55,9 +55,9 @@ void lower_trilu(Lowering& lowering, const Node& node) {
       kept.push_back((upper ? c - r >= diagonal : c - r <= diagonal) ? 1.0f : 0.0f);
   const std::string name = lowering.name_of(node);
   const TensorId mask = builder.constant(name + ".kept", {rows, columns}, kept);
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   const int condition = program.input(0), x = program.input(1);
-  program.append(PointwiseFunction::kWhere, condition, x, program.constant(0));
+  program.append(graph::PointwiseFunction::kWhere, condition, x, program.constant(0));
   set_output(lowering,
              node,
              ops::pointwise(builder,

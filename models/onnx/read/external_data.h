@@ -11,7 +11,7 @@
 
 namespace lockstep {
 class MappedFile;
-}
+}  // namespace lockstep
 
 namespace lockstep::onnx {
 

@@ -3,7 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 constexpr const char* kKey = "class names";
@@ -29,4 +29,4 @@ std::vector<std::string> kept_class_names(const CheckpointState& state, const st
   return names;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

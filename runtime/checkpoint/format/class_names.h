@@ -6,7 +6,7 @@
 
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // Stores the names in the state's extra texts. Stores nothing if there are no names, or if they
 // take more than 64 MiB. Bytes that are not UTF-8 become U+FFFD.
@@ -16,4 +16,4 @@ void keep_class_names(const std::vector<std::string>& names, CheckpointState& st
 // `origin` names the checkpoint in errors. Throws CheckpointError if they cannot be read.
 std::vector<std::string> kept_class_names(const CheckpointState& state, const std::string& origin);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

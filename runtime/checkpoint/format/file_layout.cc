@@ -1,6 +1,6 @@
 #include "runtime/checkpoint/format/file_layout.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // (O, P, D, C) in memory, (O, C, D, P) in the file. P is the number of positions of the other axes;
@@ -61,4 +61,4 @@ void from_file_order(const NamedSlice& slice, const float* file, float* memory) 
                [&](int64_t in_memory, int64_t in_file) { memory[in_memory] = file[in_file]; });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -7,7 +7,7 @@
 
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // The extents of the parameter in a file.
 std::vector<int64_t> file_extents(const NamedSlice& slice);
@@ -20,4 +20,4 @@ bool is_reordered(const NamedSlice& slice);
 void to_file_order(const NamedSlice& slice, const float* memory, float* file);
 void from_file_order(const NamedSlice& slice, const float* file, float* memory);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -21,7 +21,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -273,4 +273,4 @@ void prune(const fs::path& root,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 struct CheckpointEntry {
   int64_t step = 0;
@@ -56,4 +56,4 @@ void prune(const std::filesystem::path& root,
            int64_t newest = std::numeric_limits<int64_t>::max(),
            const std::function<void()>& check = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

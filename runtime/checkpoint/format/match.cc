@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/format/file_layout.h"
 #include "runtime/checkpoint/format/wrapped_names.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 std::string shape_text(const std::vector<int64_t>& shape) {
@@ -122,4 +122,4 @@ void require_match(const ShapeByName& found,
                         unexpected.empty() ? "" : "the model has no " + name_list(unexpected));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 using ShapeByName = std::map<std::string, std::vector<int64_t>>;
 
@@ -42,4 +42,4 @@ void require_match(const ShapeByName& found,
 // "'a', 'b' and 3 more".
 std::string name_list(const std::vector<std::string>& names);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // "step-00000042.tmp", or with a generation above 0 "step-00000042.g7.tmp". Two writers of the same
 // step have different generations, and so write different files.
@@ -28,4 +28,4 @@ void remove_checkpoint(const std::filesystem::path& path);
 // cannot be removed.
 void remove_leftovers(const std::filesystem::path& root);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

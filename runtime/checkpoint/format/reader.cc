@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/format/shards.h"
 #include "runtime/checkpoint/format/wrapped_names.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -220,9 +220,9 @@ void read_optimizer(const fs::path& folder,
   }
   std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
   // Frozen parameters have no moments, and those of state.one_moment have no second moment.
-  const std::vector<Range> holes = absent_ranges(state, moment);
+  const std::vector<collectives::Range> holes = absent_ranges(state, moment);
   std::erase_if(copies, [&](const Copy& copy) {
-    const auto next = std::ranges::upper_bound(holes, copy.begin, {}, &Range::begin);
+    const auto next = std::ranges::upper_bound(holes, copy.begin, {}, &collectives::Range::begin);
     return copy.begin >= state.trained_elements() ||
            (next != holes.begin() && copy.begin < std::prev(next)->end);
   });
@@ -292,4 +292,4 @@ std::vector<NamedSlice> frozen_slices(const CheckpointState& state,
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

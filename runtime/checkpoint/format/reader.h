@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 CheckpointState read_state(const std::filesystem::path& folder);
 
@@ -88,4 +88,4 @@ std::vector<std::string> verify_files(const std::filesystem::path& folder,
                                       const CheckpointState& state,
                                       const std::function<bool(const FileRecord&)>& asked_for);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

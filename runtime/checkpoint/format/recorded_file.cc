@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 constexpr size_t kChunkBytes = size_t{1} << 20;
 }
@@ -71,4 +71,4 @@ bool read_checked(const SafetensorsFile& file,
   return checksum.value() == expected;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // Opens the file. Throws CheckpointError unless its size and header are as recorded.
 SafetensorsFile open_recorded(const std::filesystem::path& folder, const FileRecord& record);
@@ -27,4 +27,4 @@ bool read_checked(const SafetensorsFile& file,
 // The message for a tensor with a wrong checksum. It names the file, the tensor and the bytes.
 std::string damaged(const SafetensorsFile& file, const SafetensorsEntry& entry);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -15,7 +15,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 static_assert(std::endian::native == std::endian::little,
@@ -188,4 +188,4 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
   return written;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

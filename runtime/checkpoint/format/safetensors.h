@@ -19,7 +19,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
@@ -115,4 +115,4 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
                               const std::map<std::string, std::string>& metadata,
                               const WriteOptions& options = {});
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

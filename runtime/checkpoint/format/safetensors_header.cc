@@ -13,7 +13,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/checkpoint/format/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // With their bytes.
@@ -289,4 +289,4 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> prefix,
   return header;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 void check_model(const CheckpointState& state,
@@ -36,7 +36,7 @@ void check_model(const CheckpointState& state,
 void check_coverage(const CheckpointState& state,
                     const std::string& moment,
                     std::vector<std::string>& problems) {
-  const std::vector<Range> holes = absent_ranges(state, moment);
+  const std::vector<collectives::Range> holes = absent_ranges(state, moment);
   auto hole = holes.begin();
   int64_t position = 0;
   const auto pass_holes = [&] {
@@ -106,17 +106,18 @@ std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::
   return pieces;
 }
 
-std::vector<Range> absent_ranges(const CheckpointState& state, const std::string& moment) {
+std::vector<collectives::Range> absent_ranges(const CheckpointState& state,
+                                              const std::string& moment) {
   if (!is_moment(moment) || state.moments.empty() || moment == state.moments.front()) return {};
   const std::set<std::string> names(state.one_moment.begin(), state.one_moment.end());
   std::set<int64_t> begins = {state.flat_elements};
   for (const NamedSlice& slice : state.layout) begins.insert(slice.offset);
-  std::vector<Range> ranges;
+  std::vector<collectives::Range> ranges;
   for (const NamedSlice& slice : state.layout) {
     const auto next = begins.upper_bound(slice.offset);
     if (names.contains(slice.name) && next != begins.end()) ranges.push_back({slice.offset, *next});
   }
-  std::ranges::sort(ranges, {}, &Range::begin);
+  std::ranges::sort(ranges, {}, &collectives::Range::begin);
   return ranges;
 }
 
@@ -148,4 +149,4 @@ std::vector<std::string> find_inconsistencies(const CheckpointState& state) {
   return problems;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -9,7 +9,7 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // "optimizer-00003-of-00008.safetensors"; ranks count from 0.
 std::string optimizer_file_name(int64_t rank, int64_t ranks);
@@ -28,10 +28,11 @@ std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::
 
 // The ranges of the flat buffer that `moment` does not have, in increasing order. For a second
 // moment these are the parameters of state.one_moment, each with the padding behind it.
-std::vector<Range> absent_ranges(const CheckpointState& state, const std::string& moment);
+std::vector<collectives::Range> absent_ranges(const CheckpointState& state,
+                                              const std::string& moment);
 
 // A line for each inconsistency of the state: files that are missing or listed twice, a model whose
 // tensors are not those of the layout, moments that the shards do not cover exactly once.
 std::vector<std::string> find_inconsistencies(const CheckpointState& state);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include "runtime/base/checksum.h"
 #include "runtime/checkpoint/format/state.pb.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 constexpr char kSelfKey[] = "self_checksum: \"";
@@ -218,4 +218,4 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   return state;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -12,7 +12,7 @@
 #include "runtime/base/shape.h"
 #include "runtime/checkpoint/format/safetensors.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // One parameter and its position in the flat fp32 buffer.
 struct NamedSlice {
@@ -105,4 +105,4 @@ std::string to_text(const CheckpointState& state);
 // if the format is newer than this program's.
 CheckpointState parse_state(const std::string& text, const std::string& origin);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -3,7 +3,7 @@
 #include "runtime/checkpoint/format/recorded_file.h"
 #include "runtime/checkpoint/format/shards.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 std::vector<std::string> verify_files(const std::filesystem::path& folder,
                                       const CheckpointState& state,
@@ -41,4 +41,4 @@ std::vector<std::string> verify(const std::filesystem::path& folder) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

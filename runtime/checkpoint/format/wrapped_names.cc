@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // Names that only wrappers have.
@@ -277,4 +277,4 @@ std::string compare_names(const std::vector<std::string>& names,
                                 : "");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 struct PlainNames {
   std::map<std::string, std::string> of;  // the name of each tensor of the file without prefixes
@@ -31,4 +31,4 @@ PlainNames plain_names(const std::vector<std::string>& names,
 std::string compare_names(const std::vector<std::string>& names,
                           const std::set<std::string>& known);
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

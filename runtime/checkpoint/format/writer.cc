@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/format/publish.h"
 #include "runtime/checkpoint/format/shards.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ void CheckpointWriter::abandon() const noexcept {
   fs::remove_all(temporary_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -39,7 +39,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // One rank's part of an optimizer moment: elements [begin, begin + elements()) of the flat buffer,
 // as float or as bfloat16.
@@ -125,4 +125,4 @@ class CheckpointWriter {
   std::function<void()> check_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -6,7 +6,7 @@
 #include <future>
 #include <system_error>
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // Its destructor waits for the current work.
 class BackgroundTask {
@@ -43,4 +43,4 @@ class BackgroundTask {
   std::future<void> work_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

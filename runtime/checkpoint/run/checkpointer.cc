@@ -5,7 +5,7 @@
 #include "runtime/base/time.h"
 #include "runtime/checkpoint/format/folder.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 Checkpointer::Checkpointer(const SavedRun& run, CheckpointSource& source, const LocalCopies& local)
     : run_(run), source_(source), local_(local), root_(run.run_dir / "checkpoints") {}
@@ -18,8 +18,9 @@ Checkpointer::~Checkpointer() {
 
 // Collective; throws the same AgreedError on all ranks.
 void Checkpointer::on_leaders(const std::function<void()>& action) const {
-  if (save_->where == SaveTo::kRunFolder) return run_on_root(run_.communicator, action);
-  run_on_all(run_.communicator, [&] {
+  if (save_->where == SaveTo::kRunFolder)
+    return collectives::run_on_root(run_.communicator, action);
+  collectives::run_on_all(run_.communicator, [&] {
     if (save_->place.leads) action();
   });
 }
@@ -36,7 +37,7 @@ std::optional<SaveOutcome> Checkpointer::save(CheckpointState state,
   save_.emplace(Save{std::move(state), where, std::move(place), in_background, now_ms()});
   try {
     begin();
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     return end(error);
   }
   if (in_background) return std::nullopt;
@@ -63,7 +64,7 @@ void Checkpointer::begin() {
 }
 
 void Checkpointer::write_part() {
-  const Communicator& communicator = run_.communicator;
+  const collectives::Communicator& communicator = run_.communicator;
   run_.check_generation();
   std::optional<CheckpointWriter>& writer = save_->writer;
   const Place& place = save_->place;
@@ -82,7 +83,7 @@ std::optional<SaveOutcome> Checkpointer::advance() {
   LOCKSTEP_CHECK(saving());
   try {
     return take_step();
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     return end(error);
   }
 }
@@ -92,7 +93,7 @@ std::optional<SaveOutcome> Checkpointer::take_step() {
     on_leaders([&] { task_.finish(); });
     return end(std::nullopt);
   }
-  run_on_all(run_.communicator, [&] { task_.finish(); });
+  collectives::run_on_all(run_.communicator, [&] { task_.finish(); });
   source_.release();
   gather_records();
   on_leaders([&] { run_.require_folder(); });
@@ -116,7 +117,7 @@ SaveOutcome Checkpointer::finish() {
 void Checkpointer::gather_records() {
   for (const std::optional<FileRecord>& mine : {save_->model_record, save_->shard_record}) {
     const std::string text = mine ? serialize(*mine) : "";
-    for (const std::string& record : gather_texts(run_.communicator, text))
+    for (const std::string& record : collectives::gather_texts(run_.communicator, text))
       if (!record.empty()) save_->state.files.push_back(parse_file_record(record));
   }
 }
@@ -141,7 +142,7 @@ void Checkpointer::commit() {
         run_.check_generation);
 }
 
-SaveOutcome Checkpointer::end(std::optional<AgreedError> error) {
+SaveOutcome Checkpointer::end(std::optional<collectives::AgreedError> error) {
   if (error && save_->writer && save_->place.leads) save_->writer->abandon();
   SaveOutcome outcome = {save_->state.step,
                          save_->where,
@@ -153,4 +154,4 @@ SaveOutcome Checkpointer::end(std::optional<AgreedError> error) {
   return outcome;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -13,7 +13,7 @@
 #include "runtime/checkpoint/run/local_copies.h"
 #include "runtime/checkpoint/run/saved_run.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // Where a checkpoint is saved: in the run folder, for all hosts, or in parts on the hosts' own
 // disks.
@@ -26,7 +26,7 @@ struct SaveOutcome {
   uint64_t weights_hash = 0;
   double seconds = 0;  // since it began, on this rank
   // none: the checkpoint is complete, and durable if in the run folder
-  std::optional<AgreedError> error;
+  std::optional<collectives::AgreedError> error;
 };
 
 // Saves a run, all ranks together. Rank 0 makes the decisions about folders, and every rank learns
@@ -87,7 +87,7 @@ class Checkpointer {
   void gather_records();
   void commit();
   std::optional<SaveOutcome> take_step();
-  SaveOutcome end(std::optional<AgreedError> error);
+  SaveOutcome end(std::optional<collectives::AgreedError> error);
   void on_leaders(const std::function<void()>& action) const;
 
   const SavedRun& run_;
@@ -100,4 +100,4 @@ class Checkpointer {
   BackgroundTask task_;  // the last member: it uses the others
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

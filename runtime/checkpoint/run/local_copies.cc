@@ -16,7 +16,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/shards.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,9 +30,9 @@ std::string new_name() {
 
 void LocalCopies::open(bool discard_old) {
   if (!wanted()) return;
-  Communicator& communicator = run_.communicator;
+  collectives::Communicator& communicator = run_.communicator;
   std::string name;
-  run_on_root(communicator, [&] {
+  collectives::run_on_root(communicator, [&] {
     run_.check_generation();
     const fs::path file = run_.run_dir / kLocalCopiesName;
     std::error_code code;
@@ -53,16 +53,16 @@ void LocalCopies::open(bool discard_old) {
       throw CheckpointError(
           "{}: contains {} instead of 16 hexadecimal digits", file.string(), quote_name(name));
   });
-  name = broadcast_text(communicator, name);
+  name = collectives::broadcast_text(communicator, name);
   root_ = fs::absolute(run_.config.local.folder) / ("lockstep-" + name);
-  run_on_all(communicator, [&] {
+  collectives::run_on_all(communicator, [&] {
     std::error_code code;
     if (fs::is_symlink(root_, code))
       throw CheckpointError("'{}' is a link, and a run does not write through links; remove it",
                             root_.string());
   });
   const std::vector<std::string> roots =
-      gather_texts(communicator, host_identity() + ":" + root_.string());
+      collectives::gather_texts(communicator, host_identity() + ":" + root_.string());
   const auto me = roots.begin() + communicator.rank();
   leads_ = std::find(roots.begin(), me, *me) == me;
 }
@@ -94,7 +94,7 @@ std::string LocalCopies::usable_state(const fs::path& folder) const {
 std::optional<int64_t> LocalCopies::newest_after(int64_t step) const {
   if (!wanted()) return std::nullopt;
   std::string mine;
-  run_on_all(run_.communicator, [&] {
+  collectives::run_on_all(run_.communicator, [&] {
     for (const CheckpointEntry& entry : list_checkpoints(root_)) {
       if (entry.step <= step) continue;
       const std::string state = usable_state(entry.path);
@@ -102,7 +102,7 @@ std::optional<int64_t> LocalCopies::newest_after(int64_t step) const {
     }
   });
   std::map<std::pair<int64_t, std::string>, int> holders;
-  for (const std::string& text : gather_texts(run_.communicator, mine)) {
+  for (const std::string& text : collectives::gather_texts(run_.communicator, mine)) {
     std::istringstream lines(text);
     std::pair<int64_t, std::string> copy;
     while (lines >> copy.first >> copy.second) ++holders[copy];
@@ -123,4 +123,4 @@ void LocalCopies::remove() const {
   fs::remove_all(root_, ignored);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/checkpoint/run/saved_run.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 inline constexpr const char* kLocalCopiesName = "local_copies";  // file of the run folder
 
@@ -46,4 +46,4 @@ class LocalCopies {
   bool leads_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -4,7 +4,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/run/saving.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // The newest checkpoint whose files match their checksums; empty if there is none. Damaged ones are
@@ -61,15 +61,16 @@ bool Saving::resume(const std::string& resume, const Restore& restore) {
     return true;
   };
   std::string chosen;
-  run_on_root(run_.communicator, [&] { chosen = choose(run_.run_dir.string(), resume); });
-  chosen = broadcast_text(run_.communicator, chosen);
+  collectives::run_on_root(run_.communicator,
+                           [&] { chosen = choose(run_.run_dir.string(), resume); });
+  chosen = collectives::broadcast_text(run_.communicator, chosen);
   local_.open(/*discard_old=*/resume == "none");
   if (resume == "auto") {
     const std::optional<int64_t> step = local_.newest_after(
         chosen.empty() ? -1 : step_of_name(std::filesystem::path(chosen).filename().string()));
     try {
       if (step) return restore_from(local_.root() / checkpoint_name(*step));
-    } catch (const AgreedError& error) {
+    } catch (const collectives::AgreedError& error) {
       if (chosen.empty()) throw;
       log_warn("the hosts' copies of step {} cannot be used: {}", *step, error.what());
     }
@@ -77,4 +78,4 @@ bool Saving::resume(const std::string& resume, const Restore& restore) {
   return !chosen.empty() && restore_from(chosen);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

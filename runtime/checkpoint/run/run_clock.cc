@@ -8,7 +8,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // Bytes that a slow disk writes per second.
@@ -82,4 +82,4 @@ void RunClock::save_took(double seconds) {
   save_measured_ = true;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -7,7 +7,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 struct RunClockOptions {
   double every_s = 0;            // between checkpoints; 0: none by time
@@ -43,4 +43,4 @@ class RunClock {
   bool save_measured_ = false, stopping_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

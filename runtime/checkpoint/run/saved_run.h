@@ -11,11 +11,11 @@
 #include "runtime/checkpoint/format/writer.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 // The files of a run, and who writes them. Everything is borrowed.
 struct SavedRun {
-  Communicator& communicator;
+  collectives::Communicator& communicator;
   const CheckpointConfig& config;
   std::filesystem::path run_dir;
   int64_t generation = 0;  // the number of this start of the run; 0: it has none
@@ -47,4 +47,4 @@ class CheckpointSource {
   virtual const std::vector<MomentShard>& shards() const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

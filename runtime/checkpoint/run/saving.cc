@@ -5,7 +5,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 Saving::Saving(SavedRun run, CheckpointSource& source)
     : run_(std::move(run)), local_(run_), checkpointer_(run_, source, local_) {}
@@ -42,7 +42,7 @@ void Saving::finish() {
 void Saving::finish_before_exit() {
   try {
     finish();
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     log_warn("{}", error.what());
   }
 }
@@ -71,4 +71,4 @@ void Saving::note(const SaveOutcome& outcome, bool last) {
            outcome.error->what());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

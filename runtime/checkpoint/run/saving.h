@@ -14,7 +14,7 @@
 #include "runtime/checkpoint/run/run_clock.h"
 #include "runtime/checkpoint/run/saved_run.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 class Saving {
  public:
@@ -67,4 +67,4 @@ class Saving {
   std::optional<int64_t> good_step_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -7,7 +7,7 @@
 
 #include "runtime/config/schema/options.pb.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -148,4 +148,4 @@ void check_schema(const Descriptor& root) {
   check_section(root, seen);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -15,7 +15,7 @@
 #include "runtime/config/generator/check_schema.h"
 #include "runtime/config/generator/write_code.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 std::string read(const std::string& path) {
@@ -45,12 +45,12 @@ void generate(const std::string& schema_path, const std::string& folder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config
 
 int main(int argc, char** argv) {
   try {
     if (argc != 3) throw std::runtime_error("usage: generate_config SCHEMA FOLDER");
-    lockstep::generate(argv[1], argv[2]);
+    lockstep::config::generate(argv[1], argv[2]);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "generate_config: %s\n", error.what());

@@ -10,7 +10,7 @@
 
 #include "runtime/config/schema/options.pb.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::Descriptor;
@@ -279,13 +279,13 @@ std::string write_visits(const Descriptor& root) {
 std::string write_bytes(const std::string& schema) {
   constexpr size_t kBytesOfALine = 64;
   std::string text = std::string(kOrigin) +
-                     "#include \"runtime/config/schema.h\"\n\nnamespace lockstep {\n\n"
+                     "#include \"runtime/config/schema.h\"\n\nnamespace lockstep::config {\n\n"
                      "const char kSchemaBytes[] =\n";
   for (size_t i = 0; i < schema.size(); i += kBytesOfALine)
     text += "    " + literal(schema.substr(i, kBytesOfALine)) + "\n";
   return text +
          "    ;\nconst size_t kSchemaSize = sizeof(kSchemaBytes) - 1;\n\n}  // namespace "
-         "lockstep\n";
+         "lockstep::config\n";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -6,7 +6,7 @@
 
 #include <string>
 
-namespace lockstep {
+namespace lockstep::config {
 
 // Plain structs and enums, with defaults and comments. A section becomes a struct, a oneof a
 // std::variant of its members in order, and an enum value GELU_TANH becomes kGeluTanh.
@@ -18,4 +18,4 @@ std::string write_visits(const google::protobuf::Descriptor& root);
 // The bytes of `schema` as a constant.
 std::string write_bytes(const std::string& schema);
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -22,7 +22,7 @@ inline WorkerGrid workers_of(const Gather& g, int64_t threads) {
   return arrange_workers(threads, g.pixels(), g.columns, g.taps() * g.depth);
 }
 inline GatherScratch strip_scratch(const Strips& strips) {
-  const Conv2dShape& s = strips.shape;
+  const graph::Conv2dShape& s = strips.shape;
   return {s.kernel_h, strips.depth(), strips.rows * s.out_width(), s.outputs};
 }
 // Bytes of a worker's copy of a strip and of the scratch memory of its Gather.
@@ -57,7 +57,7 @@ HWY_NOINLINE void forward_strip(const Conv2dProduct& op,
                                 const Strips& strips,
                                 int64_t index,
                                 char* scratch) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   float* const strip = reinterpret_cast<float*>(scratch);
   strips.copy(op.x, index, strip);
   const Range rows = strips.result_rows(index);
@@ -106,13 +106,13 @@ HWY_EXPORT(forward_strips);
 
 namespace {
 
-void run(const Conv2dShape& s, const Gather& g, void* workspace) {
+void run(const graph::Conv2dShape& s, const Gather& g, void* workspace) {
   if (g.pixels() == 0) return;
   if (uses_winograd(s)) return winograd_gather(g, workspace);
   HWY_DYNAMIC_DISPATCH(gather_all)(g, static_cast<char*>(workspace));
 }
 
-int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
+int64_t gather_bytes(const graph::Conv2dShape& s, const Gather& g, int threads) {
   if (g.pixels() == 0) return 0;
   if (uses_winograd(s)) return WinogradScratch(g, threads).bytes();
   const WorkerGrid grid = workers_of(g, threads);
@@ -121,7 +121,7 @@ int64_t gather_bytes(const Conv2dShape& s, const Gather& g, int threads) {
 
 }  // namespace
 
-int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (s.is_linear()) return linear_workspace_bytes(linear_shape(s), threads);
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
   if (uses_strips(s)) return threads * forward_strips_bytes(Strips(s));
@@ -130,12 +130,12 @@ int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
   return gather_bytes(s, forward_gather(op), threads);
 }
 
-int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   int64_t bytes = conv2d_forward_workspace_bytes(s, threads);
   if (s.is_linear()) return bytes;
   bytes = std::max(bytes, conv2d_weight_workspace_bytes(s, threads));
   if (is_depthwise(s)) return bytes;
-  Conv2dBackward<float> op{};
+  graph::Conv2dBackward<float> op{};
   op.shape = s;
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     bytes = std::max(bytes, gather_bytes(s, backward_gather(op, h, w), threads));
@@ -145,7 +145,7 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
 
 void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
   if (s.is_linear()) {
     return linear_forward({linear_shape(s), op.x, op.w, op.epilogue, nullptr, op.y}, workspace);
@@ -164,8 +164,8 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   }
 }
 
-void conv2d_backward_input(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return linear_backward_input(linear_backward(op));
   if (is_depthwise(s)) return depthwise_backward_input(op);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
@@ -179,7 +179,7 @@ void conv2d_backward_input(const Conv2dBackward<float>& op) {
   });
 }
 
-void conv2d_backward_bias(const Conv2dBackward<float>& op) {
+void conv2d_backward_bias(const graph::Conv2dBackward<float>& op) {
   linear_backward_bias(linear_backward(op));
 }
 

@@ -18,13 +18,13 @@ namespace lockstep::cpu {
 // Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
 // threads; the same on every machine. `workspace` must be aligned to 64 bytes and have the size for
 // compute_threads(). Its contents are overwritten. Nothing else is allocated.
-int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
+int64_t conv2d_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 // The same for conv2d_forward() alone.
-int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
+int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 
 // The forward pass, with an optional epilogue (bias, batch norm, residual, activation).
 struct Conv2dProduct {
-  Conv2dShape shape;
+  graph::Conv2dShape shape;
   const float* x;     // (N, H, W, I)
   const float* w;     // (O, KH, KW, I/G)
   Epilogue epilogue;  // applied to conv(x, w), whose columns are the O outputs
@@ -33,8 +33,8 @@ struct Conv2dProduct {
 void conv2d_forward(const Conv2dProduct& op, void* workspace);
 
 // These write the op's d_x, d_weight and d_bias, respectively. All three use the op's workspace.
-void conv2d_backward_input(const Conv2dBackward<float>& op);
-void conv2d_backward_weight(const Conv2dBackward<float>& op);
-void conv2d_backward_bias(const Conv2dBackward<float>& op);
+void conv2d_backward_input(const graph::Conv2dBackward<float>& op);
+void conv2d_backward_weight(const graph::Conv2dBackward<float>& op);
+void conv2d_backward_bias(const graph::Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu

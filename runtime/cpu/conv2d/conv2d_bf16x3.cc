@@ -33,30 +33,30 @@ int64_t gather_bytes(const Gather& g, int threads) {
 }
 
 // Columns of d_weight as a matrix with a row for each output channel.
-int64_t weight_columns(const Conv2dShape& s) {
+int64_t weight_columns(const graph::Conv2dShape& s) {
   return s.kernel_h * s.kernel_w * s.group_channels();
 }
-int64_t weight_chunks(const Conv2dShape& s) { return ceil_div(s.out_pixels(), kTileDepth); }
+int64_t weight_chunks(const graph::Conv2dShape& s) { return ceil_div(s.out_pixels(), kTileDepth); }
 
 }  // namespace
 
-bool supports(const Conv2dShape& s) {
+bool supports(const graph::Conv2dShape& s) {
   // With so few channels, Winograd's transforms save more than the matrix unit.
   if (uses_winograd(s) && std::max(s.channels, s.outputs) <= 64) return false;
   return s.group_channels() >= 32 && s.group_channels() % kTileEdge == 0 && s.group_outputs() >= 32;
 }
 
-int64_t conv2d_forward_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (s.is_linear()) return bf16x3::linear_workspace_bytes(linear_shape(s), threads);
   Conv2dProduct op{};
   op.shape = s;
   return gather_bytes(forward_gather(op), threads);
 }
 
-int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   int64_t bytes = bf16x3::conv2d_forward_workspace_bytes(s, threads);
   if (s.is_linear()) return bytes;
-  Conv2dBackward<float> backward{};
+  graph::Conv2dBackward<float> backward{};
   backward.shape = s;
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     const Gather g = backward_gather(backward, h, w);
@@ -69,7 +69,7 @@ int64_t conv2d_workspace_bytes(const Conv2dShape& s, int threads) {
 
 void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) {
     return bf16x3::linear_forward({linear_shape(s), op.x, op.w, op.epilogue, nullptr, op.y},
                                   workspace);
@@ -84,8 +84,8 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   }
 }
 
-void conv2d_backward_input(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return bf16x3::linear_backward_input(linear_backward(op));
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = backward_gather(op, axis_h, axis_w);
@@ -98,8 +98,8 @@ void conv2d_backward_input(const Conv2dBackward<float>& op) {
   });
 }
 
-void conv2d_backward_weight(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return bf16x3::linear_backward_weight(linear_backward(op));
   const int64_t columns = weight_columns(s), pixels = s.out_pixels();
   for (int64_t group = 0; group < s.groups; ++group) {

@@ -12,13 +12,13 @@ namespace lockstep::cpu::bf16x3 {
 
 // Whether a convolution has enough channels to pay for the tiles. Depends neither on the batch nor
 // on the size of the images.
-bool supports(const Conv2dShape& shape);
+bool supports(const graph::Conv2dShape& shape);
 
 // The functions below require supports(shape).
-int64_t conv2d_workspace_bytes(const Conv2dShape& shape, int threads);
-int64_t conv2d_forward_workspace_bytes(const Conv2dShape& shape, int threads);
+int64_t conv2d_workspace_bytes(const graph::Conv2dShape& shape, int threads);
+int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 void conv2d_forward(const Conv2dProduct& op, void* workspace);
-void conv2d_backward_input(const Conv2dBackward<float>& op);
-void conv2d_backward_weight(const Conv2dBackward<float>& op);
+void conv2d_backward_input(const graph::Conv2dBackward<float>& op);
+void conv2d_backward_weight(const graph::Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu::bf16x3

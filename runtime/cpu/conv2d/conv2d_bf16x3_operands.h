@@ -165,7 +165,7 @@ struct GatherC {
 // Operand B for the gradient of the weights: its columns are (tap, channel), its depth the output
 // pixels. The number of channels is a multiple of 16.
 struct TapPixelsB {
-  TapPixelsB(const Conv2dShape& shape, const float* x)
+  TapPixelsB(const graph::Conv2dShape& shape, const float* x)
       : s(shape), x(x), channels(shape.group_channels()) {}
 
   bool as_rows() const { return true; }
@@ -245,7 +245,7 @@ struct TapPixelsB {
     return {x + begin * row, row, end - begin, row, calls};
   }
 
-  const Conv2dShape& s;
+  const graph::Conv2dShape& s;
   const float* x;
   int64_t channels;
 };

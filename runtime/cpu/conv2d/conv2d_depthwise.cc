@@ -96,8 +96,11 @@ void depthwise_gather(const Gather& g) {
 
 // Adds to `sums`, (taps, C), the contributions of row `row` of the outputs of all images, for
 // `channels`.
-HWY_INLINE void add_row(const Conv2dBackward<float>& op, int64_t row, Range channels, float* sums) {
-  const Conv2dShape& s = op.shape;
+HWY_INLINE void add_row(const graph::Conv2dBackward<float>& op,
+                        int64_t row,
+                        Range channels,
+                        float* sums) {
+  const graph::Conv2dShape& s = op.shape;
   const int64_t out_width = s.out_width(), c_count = s.channels;
   const int64_t top = row % s.out_height() * s.stride_h - s.pad_h;
   const float* const image = op.x + row / s.out_height() * s.height * s.width * c_count;
@@ -124,7 +127,7 @@ HWY_INLINE void add_row(const Conv2dBackward<float>& op, int64_t row, Range chan
   });
 }
 
-void depthwise_weight(const Conv2dBackward<float>& op, Range channels, float* sums) {
+void depthwise_weight(const graph::Conv2dBackward<float>& op, Range channels, float* sums) {
   for (int64_t row = 0; row < op.shape.batch * op.shape.out_height(); ++row) {
     add_row(op, row, channels, sums);
   }
@@ -141,10 +144,10 @@ HWY_EXPORT(depthwise_weight);
 
 namespace {
 
-int64_t taps_of(const Conv2dShape& s) { return s.kernel_h * s.kernel_w; }
+int64_t taps_of(const graph::Conv2dShape& s) { return s.kernel_h * s.kernel_w; }
 
 // (C, taps) -> (taps, C).
-const float* transposed_weights(const Conv2dShape& s, const float* w, void* workspace) {
+const float* transposed_weights(const graph::Conv2dShape& s, const float* w, void* workspace) {
   const int64_t taps = taps_of(s);
   float* const to = static_cast<float*>(workspace);
   for (int64_t c = 0; c < s.channels; ++c) {
@@ -153,7 +156,7 @@ const float* transposed_weights(const Conv2dShape& s, const float* w, void* work
   return to;
 }
 
-Gather depthwise(const Conv2dShape& s, const GatherAxis& h, const GatherAxis& w) {
+Gather depthwise(const graph::Conv2dShape& s, const GatherAxis& h, const GatherAxis& w) {
   Gather g{};
   g.images = s.batch;
   g.h = h;
@@ -167,12 +170,12 @@ Gather depthwise(const Conv2dShape& s, const GatherAxis& h, const GatherAxis& w)
 
 }  // namespace
 
-int64_t depthwise_workspace_bytes(const Conv2dShape& s) {
+int64_t depthwise_workspace_bytes(const graph::Conv2dShape& s) {
   return taps_of(s) * s.channels * static_cast<int64_t>(sizeof(float));
 }
 
 void depthwise_forward(const Conv2dProduct& op, void* workspace) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   Gather g = depthwise(s,
                        forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
                        forward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
@@ -185,8 +188,8 @@ void depthwise_forward(const Conv2dProduct& op, void* workspace) {
   HWY_DYNAMIC_DISPATCH(depthwise_gather)(g);
 }
 
-void depthwise_backward_input(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void depthwise_backward_input(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   const float* const weights = transposed_weights(s, op.weight, op.workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     Gather g = depthwise(s, axis_h, axis_w);
@@ -199,8 +202,8 @@ void depthwise_backward_input(const Conv2dBackward<float>& op) {
   });
 }
 
-void depthwise_backward_weight(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void depthwise_backward_weight(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   const int64_t taps = taps_of(s);
   float* const sums = reinterpret_cast<float*>(op.workspace);
   float* const d_w = op.d_weight;

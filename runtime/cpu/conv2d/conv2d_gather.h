@@ -31,7 +31,7 @@ struct GatherAxis {
 // The axis of a forward convolution.
 constexpr GatherAxis forward_axis(
     int64_t extent, int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
-  return {.pixels = window_count(extent, kernel, stride, pad, dilation),
+  return {.pixels = graph::window_count(extent, kernel, stride, pad, dilation),
           .result_first = 0,
           .result_step = 1,
           .taps = kernel,
@@ -61,7 +61,7 @@ constexpr GatherAxis backward_axis(
           .source_first = any ? (phase + pad - first * dilation) / stride : 0,
           .source_step = 1,
           .source_tap_step = -(step * dilation / stride),
-          .source_extent = window_count(extent, kernel, stride, pad, dilation)};
+          .source_extent = graph::window_count(extent, kernel, stride, pad, dilation)};
 }
 
 // Offsets of pixel (image, i, j) within a tensor, in floats.
@@ -75,7 +75,7 @@ inline PixelStrides pixel_strides(int64_t height, int64_t width, int64_t channel
 
 // Calls body(axis of height, axis of width) for the phases of the gradient of the input.
 template <typename Body>
-void for_each_phase(const Conv2dShape& s, const Body& body) {
+void for_each_phase(const graph::Conv2dShape& s, const Body& body) {
   for (int64_t i = 0; i < std::min(s.stride_h, s.height); ++i) {
     const GatherAxis h = backward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h, i);
     for (int64_t j = 0; j < std::min(s.stride_w, s.width); ++j) {
@@ -106,7 +106,7 @@ struct Gather {
 
 // The convolution of group 0.
 inline Gather forward_gather(const Conv2dProduct& op) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   const int64_t depth = s.group_channels();
   return {.images = s.batch,
           .h = forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
@@ -126,10 +126,10 @@ inline Gather forward_gather(const Conv2dProduct& op) {
 }
 
 // The gradient of the input of group 0, for one phase of each axis.
-inline Gather backward_gather(const Conv2dBackward<float>& op,
+inline Gather backward_gather(const graph::Conv2dBackward<float>& op,
                               const GatherAxis& axis_h,
                               const GatherAxis& axis_w) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   const int64_t columns = s.group_channels();
   return {.images = s.batch,
           .h = axis_h,

@@ -9,11 +9,11 @@
 namespace lockstep::cpu {
 
 // A 1x1 convolution as a linear layer of the pixels.
-inline LinearShape linear_shape(const Conv2dShape& s) {
+inline graph::LinearShape linear_shape(const graph::Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
 // A convolution's outputs as those of a linear layer, for the gradient of the bias.
-inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
+inline graph::LinearBackward<float> linear_backward(const graph::Conv2dBackward<float>& op) {
   return {.shape = linear_shape(op.shape),
           .stride = op.shape.outputs,
           .accumulate_weight = op.accumulate_weight,
@@ -30,15 +30,15 @@ inline LinearBackward<float> linear_backward(const Conv2dBackward<float>& op) {
 }
 
 // The scratch memory of conv2d_backward_weight().
-int64_t conv2d_weight_workspace_bytes(const Conv2dShape& shape, int threads);
+int64_t conv2d_weight_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 
 // Depthwise convolutions. Their sums have the same order as those of other convolutions.
-inline bool is_depthwise(const Conv2dShape& shape) {
+inline bool is_depthwise(const graph::Conv2dShape& shape) {
   return shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.outputs;
 }
-int64_t depthwise_workspace_bytes(const Conv2dShape& shape);
+int64_t depthwise_workspace_bytes(const graph::Conv2dShape& shape);
 void depthwise_forward(const Conv2dProduct& op, void* workspace);
-void depthwise_backward_input(const Conv2dBackward<float>& op);
-void depthwise_backward_weight(const Conv2dBackward<float>& op);
+void depthwise_backward_input(const graph::Conv2dBackward<float>& op);
+void depthwise_backward_weight(const graph::Conv2dBackward<float>& op);
 
 }  // namespace lockstep::cpu

@@ -15,13 +15,13 @@
 namespace lockstep::cpu {
 
 // Whether a convolution is computed by strips.
-inline bool uses_strips(const Conv2dShape& s) {
+inline bool uses_strips(const graph::Conv2dShape& s) {
   return s.groups == 1 && s.channels < 16 && s.kernel_w > 1 && s.dilation_w == 1;
 }
 
 // The division of the images into strips.
 struct Strips {
-  explicit Strips(const Conv2dShape& s)
+  explicit Strips(const graph::Conv2dShape& s)
       : shape(s),
         rows(std::clamp<int64_t>(kPixels / std::max<int64_t>(1, s.out_width()),
                                  1,
@@ -64,7 +64,7 @@ struct Strips {
 
   static constexpr int64_t kPixels = 1152;  // of a strip's result
 
-  Conv2dShape shape;
+  graph::Conv2dShape shape;
   int64_t rows;      // of the result, in every strip except an image's last
   int64_t in_image;  // strips of an image
 };

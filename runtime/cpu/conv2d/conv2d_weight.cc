@@ -51,11 +51,11 @@ struct WeightTiles {
 constexpr int64_t kPairBytes = 16;
 
 // A 1x1 kernel that skips pixels. Without the skipped pixels, it is a linear layer.
-inline bool skips_pixels(const Conv2dShape& s) {
+inline bool skips_pixels(const graph::Conv2dShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.pad_h == 0 && s.pad_w == 0 && s.groups == 1;
 }
 // Number of floats in the pixels that such a kernel reads.
-inline int64_t read_floats(const Conv2dShape& s) {
+inline int64_t read_floats(const graph::Conv2dShape& s) {
   return round_up(s.out_pixels() * s.channels, 16);
 }
 
@@ -113,11 +113,11 @@ HWY_INLINE void multiply_unit(const PixelPair* pairs,
 
 // Lists the pairs (output, pixel that the tap reads for it) for outputs `range` of the batch,
 // except those whose tap is padding. Returns their number.
-HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
+HWY_INLINE size_t list_pairs(const graph::Conv2dBackward<float>& op,
                              int64_t tap,
                              Range range,
                              PixelPair* to) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   const int64_t out_height = s.out_height(), out_width = s.out_width();
   const int64_t h0 = tap / s.kernel_w * s.dilation_h - s.pad_h;
   const int64_t w0 = tap % s.kernel_w * s.dilation_w - s.pad_w;
@@ -147,10 +147,10 @@ HWY_INLINE size_t list_pairs(const Conv2dBackward<float>& op,
 }
 
 // Computes one worker's tiles of group 0.
-HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
+HWY_NOINLINE void backward_weight_tiles(const graph::Conv2dBackward<float>& op,
                                         Range tiles,
                                         PixelPair* pairs) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   const int64_t taps = s.kernel_h * s.kernel_w, channels = s.group_channels();
   const WeightTiles all{taps, s.group_outputs(), channels};
   const int64_t step = weight_block_pixels(s.group_outputs());
@@ -175,8 +175,8 @@ HWY_NOINLINE void backward_weight_tiles(const Conv2dBackward<float>& op,
   }
 }
 
-void backward_weight(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void backward_weight(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   const int64_t workers = threads_worth(compute_threads(), s.multiply_adds() / s.groups);
   const WeightTiles all{s.kernel_h * s.kernel_w, s.group_outputs(), s.group_channels()};
   const int64_t list_bytes = weight_block_pixels(s.group_outputs()) * kPairBytes;
@@ -205,13 +205,13 @@ HWY_INLINE void copy_tile(const Strips& strips,
 }
 
 // Computes one worker's tiles of the transposed product.
-HWY_NOINLINE void backward_weight_strips_tiles(const Conv2dBackward<float>& op,
+HWY_NOINLINE void backward_weight_strips_tiles(const graph::Conv2dBackward<float>& op,
                                                const Strips& strips,
                                                Range tiles,
                                                float* product,
                                                float* strip,
                                                PixelPair* pairs) {
-  const Conv2dShape& s = strips.shape;
+  const graph::Conv2dShape& s = strips.shape;
   const int64_t depth = strips.depth(), out_width = s.out_width();
   const WeightTiles all{s.kernel_h, depth, s.outputs};
   for (int64_t index = tiles.begin; index < tiles.end; ++index) {
@@ -245,7 +245,7 @@ HWY_NOINLINE void backward_weight_strips_tiles(const Conv2dBackward<float>& op,
   }
 }
 
-void backward_weight_strips(const Conv2dBackward<float>& op) {
+void backward_weight_strips(const graph::Conv2dBackward<float>& op) {
   const int64_t workers = threads_worth(compute_threads(), op.shape.multiply_adds());
   const Strips strips(op.shape);
   const WeightTiles all{op.shape.kernel_h, strips.depth(), op.shape.outputs};
@@ -274,8 +274,8 @@ HWY_EXPORT(backward_weight_strips);
 
 namespace {
 
-void backward_weight_skipping(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void backward_weight_skipping(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   float* const read = reinterpret_cast<float*>(op.workspace);
   const int64_t across = s.out_width(), rows = s.batch * s.out_height();
   parallel_for(rows, grain_rows(across * s.channels), [&](int64_t begin, int64_t end) {
@@ -290,7 +290,7 @@ void backward_weight_skipping(const Conv2dBackward<float>& op) {
       }
     }
   });
-  LinearBackward<float> linear = linear_backward(op);
+  graph::LinearBackward<float> linear = linear_backward(op);
   linear.x = read;
   linear.workspace = reinterpret_cast<std::byte*>(read + read_floats(s));
   linear_backward_weight(linear);
@@ -298,7 +298,7 @@ void backward_weight_skipping(const Conv2dBackward<float>& op) {
 
 }  // namespace
 
-int64_t conv2d_weight_workspace_bytes(const Conv2dShape& s, int threads) {
+int64_t conv2d_weight_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
   if (uses_strips(s)) return WeightStripsScratch(Strips(s)).bytes(threads);
   if (uses_winograd(s)) return WinogradWeightScratch(s, threads).bytes();
@@ -308,14 +308,14 @@ int64_t conv2d_weight_workspace_bytes(const Conv2dShape& s, int threads) {
   return threads * weight_block_pixels(s.group_outputs()) * kPairBytes;
 }
 
-void conv2d_backward_weight(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return linear_backward_weight(linear_backward(op));
   if (is_depthwise(s)) return depthwise_backward_weight(op);
   if (uses_winograd(s)) return winograd_backward_weight(op);
   if (skips_pixels(s)) return backward_weight_skipping(op);
   if (uses_strips(s)) return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(op);
-  Conv2dBackward<float> group = op;
+  graph::Conv2dBackward<float> group = op;
   for (int64_t i = 0; i < s.groups; ++i) {
     HWY_DYNAMIC_DISPATCH(backward_weight)(group);
     group.d_y += s.group_outputs();

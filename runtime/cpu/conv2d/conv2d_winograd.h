@@ -50,7 +50,7 @@ constexpr int64_t kEntryGap = 16;
 // Whether a convolution is computed this way. With fewer channels, the transforms cost as much as
 // they save. Depends neither on the number of threads nor on the batch: an image's results do not
 // depend on how many others there are.
-inline bool uses_winograd(const Conv2dShape& s) {
+inline bool uses_winograd(const graph::Conv2dShape& s) {
   return s.kernel_h == 3 && s.kernel_w == 3 && s.stride_h == 1 && s.stride_w == 1 &&
          s.dilation_h == 1 && s.dilation_w == 1 && s.groups == 1 && s.channels >= 32 &&
          s.outputs >= 32;
@@ -58,7 +58,7 @@ inline bool uses_winograd(const Conv2dShape& s) {
 
 // The tiles of a Gather with such a kernel.
 struct WinogradTiles {
-  explicit WinogradTiles(const Conv2dShape& s)
+  explicit WinogradTiles(const graph::Conv2dShape& s)
       : down(ceil_div(s.out_height(), 2)),
         across(ceil_div(s.out_width(), 2)),
         count(s.batch * down * across) {}
@@ -116,7 +116,7 @@ struct WinogradScratch {
 //
 // whose sums are again sixteen products, outputs x tiles by tiles x channels.
 struct WinogradWeightScratch {
-  WinogradWeightScratch(const Conv2dShape& s, int threads)
+  WinogradWeightScratch(const graph::Conv2dShape& s, int threads)
       : grid(arrange_workers(threads, s.outputs, s.channels, kEntries * WinogradTiles(s).count)),
         gradient_stride(round_up(grid.max_rows(s.outputs), 16) + 16),
         block(weight_tile_block(grid.max_rows(s.outputs))),
@@ -145,7 +145,7 @@ struct WinogradWeightScratch {
 };
 
 // Computes d_weight of a shape for which uses_winograd() is true.
-void winograd_backward_weight(const Conv2dBackward<float>& op);
+void winograd_backward_weight(const graph::Conv2dBackward<float>& op);
 
 // Computes a Gather whose kernel is 3x3, with stride 1.
 void winograd_gather(const Gather& g, void* workspace);

@@ -81,7 +81,7 @@ HWY_INLINE void add_product(const float* gradients,
 }
 
 // Transforms the products of some outputs and of the panel that begins at `column`.
-HWY_NOINLINE void finish_panel(const Conv2dBackward<float>& op,
+HWY_NOINLINE void finish_panel(const graph::Conv2dBackward<float>& op,
                                const float* products,  // [entry][output][channel]
                                size_t entry_stride,
                                Range outputs,
@@ -141,7 +141,7 @@ struct Rectangle {
 };
 
 // For a single block of tiles: transforms the products while they are in the cache.
-HWY_NOINLINE void backward_weight_single_block(const Conv2dBackward<float>& op,
+HWY_NOINLINE void backward_weight_single_block(const graph::Conv2dBackward<float>& op,
                                                const WinogradWeightScratch& sizes,
                                                Rectangle part,
                                                int64_t c,
@@ -161,12 +161,12 @@ HWY_NOINLINE void backward_weight_single_block(const Conv2dBackward<float>& op,
   }
 }
 
-HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
+HWY_NOINLINE void backward_weight_rectangle(const graph::Conv2dBackward<float>& op,
                                             const Gather& g,
                                             const WinogradWeightScratch& sizes,
                                             Rectangle part,
                                             float* scratch) {
-  const Conv2dShape& s = op.shape;
+  const graph::Conv2dShape& s = op.shape;
   float* const products = reinterpret_cast<float*>(op.workspace);
   const auto [outputs, channels] = part;
   float* const gradients = scratch;
@@ -206,8 +206,8 @@ HWY_NOINLINE void backward_weight_rectangle(const Conv2dBackward<float>& op,
   }
 }
 
-void backward_weight_all(const Conv2dBackward<float>& op) {
-  const Conv2dShape& s = op.shape;
+void backward_weight_all(const graph::Conv2dBackward<float>& op) {
+  const graph::Conv2dShape& s = op.shape;
   const WinogradWeightScratch scratch(s, compute_threads());
   Gather g{};
   g.images = s.batch;
@@ -235,7 +235,7 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(backward_weight_all);
 
-void winograd_backward_weight(const Conv2dBackward<float>& op) {
+void winograd_backward_weight(const graph::Conv2dBackward<float>& op) {
   HWY_DYNAMIC_DISPATCH(backward_weight_all)(op);
 }
 

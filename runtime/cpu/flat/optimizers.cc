@@ -27,13 +27,13 @@ struct SumBits {
   uint32_t read = 0, written = 0;
   template <typename T>
   HWY_INLINE void add_read(T value) {
-    if constexpr (kSummed) read += bits_of(value);
+    if constexpr (kSummed) read += lockstep::bits_of(value);
   }
   template <typename T>
   HWY_INLINE void add_written(T value) {
-    if constexpr (kSummed) written += bits_of(value);
+    if constexpr (kSummed) written += lockstep::bits_of(value);
   }
-  void add_to(ArrayChecksums& checksums, bool writes) const {
+  void add_to(exec::ArrayChecksums& checksums, bool writes) const {
     checksums.read += read;
     checksums.written += writes ? written : read;
   }
@@ -41,7 +41,7 @@ struct SumBits {
 
 // Stochastic rounding of the moments of consecutive elements.
 struct RoundingOf {
-  RoundingKey key;
+  exec::RoundingKey key;
   uint32_t first_element = 0;
 };
 
@@ -57,7 +57,7 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   if constexpr (std::is_same_v<Moment, float>) {
     return value;
   } else {
-    return round_at_random(value, random);
+    return exec::round_at_random(value, random);
   }
 }
 
@@ -70,7 +70,7 @@ void update_by(const Update& update,
                Moment* HWY_RESTRICT second_moments,
                const RoundingOf& rounding,
                int64_t n,
-               SliceChecksums& checksums) {
+               exec::SliceChecksums& checksums) {
   const Update u = update;
   SumBits<kSummed> of_g, of_p, of_m, of_v;
   const RoundingOf r = rounding;
@@ -81,7 +81,7 @@ void update_by(const Update& update,
   };
   const auto random = [&](int64_t i) -> uint32_t {
     if constexpr (std::is_same_v<Moment, float>) return 0;
-    return rounding_bits(r.key, r.first_element + static_cast<uint32_t>(i));
+    return exec::rounding_bits(r.key, r.first_element + static_cast<uint32_t>(i));
   };
   const auto write = [](float value, float* x, int64_t i, SumBits<kSummed>& bits) {
     bits.add_written(value);
@@ -93,17 +93,17 @@ void update_by(const Update& update,
     set_element(stored, x, i);
   };
   const auto write_both = [&](float g, float p, int64_t i) {
-    if constexpr (kWritesGradient<Update>) write(g, gradients, i, of_g);
-    if constexpr (kWritesParameter<Update>) write(p, parameters, i, of_p);
+    if constexpr (exec::kWritesGradient<Update>) write(g, gradients, i, of_g);
+    if constexpr (exec::kWritesParameter<Update>) write(p, parameters, i, of_p);
   };
   const auto finish = [&] {
     if constexpr (!kSummed) return;
-    of_g.add_to(checksums.gradients, kWritesGradient<Update>);
-    of_p.add_to(checksums.parameters, kWritesParameter<Update>);
+    of_g.add_to(checksums.gradients, exec::kWritesGradient<Update>);
+    of_p.add_to(checksums.parameters, exec::kWritesParameter<Update>);
     of_m.add_to(checksums.first_moment, true);
     of_v.add_to(checksums.second_moment, true);
   };
-  if constexpr (kTakesTwoMoments<Update>) {
+  if constexpr (exec::kTakesTwoMoments<Update>) {
     for (int64_t i = 0; i < n; ++i) {
       float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
       float m = read(first_moments, i, of_m), v = read(second_moments, i, of_v);
@@ -115,7 +115,7 @@ void update_by(const Update& update,
     }
     return finish();
   }
-  if constexpr (kTakesOneMoment<Update>) {
+  if constexpr (exec::kTakesOneMoment<Update>) {
     if (first_moments != nullptr) {
       for (int64_t i = 0; i < n; ++i) {
         float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
@@ -127,7 +127,7 @@ void update_by(const Update& update,
       return finish();
     }
   }
-  if constexpr (kTakesNoMoment<Update>) {
+  if constexpr (exec::kTakesNoMoment<Update>) {
     for (int64_t i = 0; i < n; ++i) {
       float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
       u(g, p);
@@ -138,18 +138,18 @@ void update_by(const Update& update,
 }
 
 template <typename Moment>
-void update_part(const OptimizerUpdate& update,
-                 const OptimizerSlice& s,
-                 const RoundingKey& key,
+void update_part(const exec::OptimizerUpdate& update,
+                 const exec::OptimizerSlice& s,
+                 const exec::RoundingKey& key,
                  int64_t begin,
                  int64_t n,
-                 SliceChecksums* checksums) {
+                 exec::SliceChecksums* checksums) {
   const auto at = [&](void* moments) {
     return moments == nullptr ? nullptr : static_cast<Moment*>(moments) + begin;
   };
   Moment *const first = at(s.first_moment), *const second = at(s.second_moment);
   const RoundingOf rounding = {key, s.first_element + static_cast<uint32_t>(begin)};
-  SliceChecksums none;
+  exec::SliceChecksums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
     if (checksums == nullptr)
@@ -159,22 +159,22 @@ void update_part(const OptimizerUpdate& update,
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_RUN)
-  LOCKSTEP_RUN(, LambDirection)
-  LOCKSTEP_RUN(, MuonMomentum)
-  LOCKSTEP_RUN(, MuonStep)
-  LOCKSTEP_RUN(, MovingAverage)
-  LOCKSTEP_RUN(, Exchange)
+  LOCKSTEP_RUN(, exec::LambDirection)
+  LOCKSTEP_RUN(, exec::MuonMomentum)
+  LOCKSTEP_RUN(, exec::MuonStep)
+  LOCKSTEP_RUN(, exec::MovingAverage)
+  LOCKSTEP_RUN(, exec::Exchange)
 #undef LOCKSTEP_RUN
 }
 
 // Updates elements [begin, begin + n) of the slice and adds their bits to `checksums`, unless it is
 // null.
-void update_kernel(const OptimizerUpdate& update,
-                   const OptimizerSlice& slice,
-                   const RoundingKey& key,
+void update_kernel(const exec::OptimizerUpdate& update,
+                   const exec::OptimizerSlice& slice,
+                   const exec::RoundingKey& key,
                    int64_t begin,
                    int64_t n,
-                   SliceChecksums* checksums) {
+                   exec::SliceChecksums* checksums) {
   if (slice.moment_dtype == DType::kF32)
     return update_part<float>(update, slice, key, begin, n, checksums);
   update_part<BFloat16>(update, slice, key, begin, n, checksums);
@@ -197,14 +197,14 @@ void prefetch_for_writing(const float* from, int64_t n) {
 }
 
 // Adds one thread's checksums to those of all threads.
-void add_atomically(const SliceChecksums& mine, SliceChecksums& checksums) {
+void add_atomically(const exec::SliceChecksums& mine, exec::SliceChecksums& checksums) {
   const auto add = [](uint32_t value, uint32_t& to) {
     std::atomic_ref(to).fetch_add(value, std::memory_order_relaxed);
   };
-  for (ArrayChecksums SliceChecksums::*array : {&SliceChecksums::gradients,
-                                                &SliceChecksums::parameters,
-                                                &SliceChecksums::first_moment,
-                                                &SliceChecksums::second_moment}) {
+  for (exec::ArrayChecksums exec::SliceChecksums::*array : {&exec::SliceChecksums::gradients,
+                                                            &exec::SliceChecksums::parameters,
+                                                            &exec::SliceChecksums::first_moment,
+                                                            &exec::SliceChecksums::second_moment}) {
     add((mine.*array).read, (checksums.*array).read);
     add((mine.*array).written, (checksums.*array).written);
   }
@@ -212,10 +212,10 @@ void add_atomically(const SliceChecksums& mine, SliceChecksums& checksums) {
 
 // Whether the slice has the moments that the update needs.
 template <typename Update>
-bool has_moments(const Update&, const OptimizerSlice& slice) {
-  if (kTakesTwoMoments<Update>)
+bool has_moments(const Update&, const exec::OptimizerSlice& slice) {
+  if (exec::kTakesTwoMoments<Update>)
     return slice.first_moment != nullptr && slice.second_moment != nullptr;
-  return kTakesNoMoment<Update> || slice.first_moment != nullptr;
+  return exec::kTakesNoMoment<Update> || slice.first_moment != nullptr;
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ bool has_moments(const Update&, const OptimizerSlice& slice) {
 // that they share. A store to a cache line that another core holds needs a round trip, and stores
 // wait for each other. So every block but the first is prefetched for writing while the block
 // before it is computed; many round trips are then in flight at once.
-void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice) {
+void optimizer_update(const exec::OptimizerUpdate& update, const exec::OptimizerSlice& slice) {
   // Floats. Without checksums: as many lines as a core can wait for at a time. With checksums:
   // enough that adding up a block's checksums costs nothing in comparison.
   const int64_t block_elements = slice.checksums == nullptr ? 256 : 1024;
@@ -232,16 +232,17 @@ void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
         LOCKSTEP_CHECK(has_moments(chosen, slice));
-        return kWritesParameter<Update> ? slice.parameters : slice.gradients;
+        return exec::kWritesParameter<Update> ? slice.parameters : slice.gradients;
       },
       update);
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
   const bool rounds = slice.moment_dtype != DType::kF32;
-  const RoundingKey key = rounds ? rounding_key(*slice.rounding, slice.parameter) : RoundingKey();
+  const exec::RoundingKey key =
+      rounds ? exec::rounding_key(*slice.rounding, slice.parameter) : exec::RoundingKey();
   if (slice.checksums != nullptr) *slice.checksums = {};
   parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
-    SliceChecksums mine;
-    SliceChecksums* const checksums = slice.checksums == nullptr ? nullptr : &mine;
+    exec::SliceChecksums mine;
+    exec::SliceChecksums* const checksums = slice.checksums == nullptr ? nullptr : &mine;
     for (int64_t block = begin; block < end; block += block_elements) {
       const int64_t next = std::min(block + block_elements, end);
       prefetch_for_writing(written + next, std::min(block_elements, end - next));

@@ -6,6 +6,6 @@
 namespace lockstep::cpu {
 
 // Updates a slice by the formulas of exec/optimizers/, bit for bit.
-void optimizer_update(const OptimizerUpdate& update, const OptimizerSlice& slice);
+void optimizer_update(const exec::OptimizerUpdate& update, const exec::OptimizerSlice& slice);
 
 }  // namespace lockstep::cpu

@@ -19,9 +19,9 @@ namespace lockstep::cpu {
 // How one column, the pivot, is applied once its products with itself and with the columns after it
 // are known.
 struct Elimination {
-  int pivot = -1;                         // -1: none yet
-  double scale = 0;                       // scales the pivot to norm 1
-  double factors[kMaxPowerSgdRank] = {};  // of the pivot in each column after it
+  int pivot = -1;                                      // -1: none yet
+  double scale = 0;                                    // scales the pivot to norm 1
+  double factors[collectives::kMaxPowerSgdRank] = {};  // of the pivot in each column after it
 };
 
 }  // namespace lockstep::cpu
@@ -119,7 +119,7 @@ void eliminate_kernel(float* left,  // (rows, rank)
                       int64_t end,
                       double* dots) {  // (kMaxPowerSgdRank)
   if (rank <= kWideLanes) return eliminate<1, 8>(left, rank, step, begin, end, dots);
-  eliminate<kMaxPowerSgdRank / kWideLanes, 1>(left, rank, step, begin, end, dots);
+  eliminate<collectives::kMaxPowerSgdRank / kWideLanes, 1>(left, rank, step, begin, end, dots);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -133,12 +133,13 @@ HWY_EXPORT(eliminate_kernel);
 // One pass over the rows for each column: it subtracts one pivot and computes the products of the
 // next.
 void orthonormalize(float* left, int64_t rows, int rank) {
-  LOCKSTEP_CHECK(rank >= 1 && rank <= kMaxPowerSgdRank, "rank = {}", rank);
+  LOCKSTEP_CHECK(rank >= 1 && rank <= collectives::kMaxPowerSgdRank, "rank = {}", rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(eliminate_kernel);
   constexpr int64_t kMaxParts = 64, kMinRows = 256;
   const RowParts parts(rows, kMaxParts, kMinRows);
-  double partial[kMaxParts][kMaxPowerSgdRank];
-  double taken[kMaxPowerSgdRank] = {};  // squares of what was subtracted from each column
+  double partial[kMaxParts][collectives::kMaxPowerSgdRank];
+  double taken[collectives::kMaxPowerSgdRank] =
+      {};  // squares of what was subtracted from each column
   Elimination step;
   for (; step.pivot < rank; ++step.pivot) {
     for_each_part(parts, rank, [&](int64_t part, int64_t begin, int64_t end) {
@@ -146,11 +147,11 @@ void orthonormalize(float* left, int64_t rows, int rank) {
     });
     const int next = step.pivot + 1;
     if (next == rank) return;
-    double dots[kMaxPowerSgdRank] = {};
+    double dots[collectives::kMaxPowerSgdRank] = {};
     for (int64_t part = 0; part < parts.count; ++part) {
       for (int k = 0; k < rank - next; ++k) dots[k] += partial[part][k];
     }
-    const bool nothing = is_next_to_nothing(dots[0], taken[next]);
+    const bool nothing = collectives::is_next_to_nothing(dots[0], taken[next]);
     step.scale = nothing ? 0 : 1 / std::sqrt(dots[0]);
     for (int k = 1; k < rank - next; ++k) {
       const double factor = nothing ? 0 : dots[k] / dots[0];

@@ -147,7 +147,7 @@ constexpr int kLeftRows = kParts == 1 ? 4 : 1;
 
 void left_kernel(const float* matrix,
                  const float* right,
-                 const PowerSgdShape& shape,
+                 const collectives::PowerSgdShape& shape,
                  float* left,
                  int64_t begin,
                  int64_t end) {
@@ -252,7 +252,7 @@ HWY_INLINE void product_row(const float* left, const Panel& panel, int first, fl
 
 void product_kernel(const float* left,
                     const float* right,
-                    const PowerSgdShape& shape,
+                    const collectives::PowerSgdShape& shape,
                     float* matrix,
                     int64_t begin,
                     int64_t end) {
@@ -291,14 +291,14 @@ HWY_EXPORT(subtract_kernel);
 namespace {
 
 void check_rank(int rank) {
-  LOCKSTEP_CHECK(rank >= 1 && rank <= kMaxPowerSgdRank, "rank = {}", rank);
+  LOCKSTEP_CHECK(rank >= 1 && rank <= collectives::kMaxPowerSgdRank, "rank = {}", rank);
 }
 
 }  // namespace
 
 void power_sgd_left(const float* matrix,
                     const float* right,
-                    const PowerSgdShape& shape,
+                    const collectives::PowerSgdShape& shape,
                     float* left) {
   check_rank(shape.rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(left_kernel);
@@ -309,7 +309,7 @@ void power_sgd_left(const float* matrix,
 
 void power_sgd_right(const float* matrix,
                      const float* left,
-                     const PowerSgdShape& shape,
+                     const collectives::PowerSgdShape& shape,
                      float* right) {
   check_rank(shape.rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(right_kernel);
@@ -335,7 +335,7 @@ void power_sgd_right(const float* matrix,
 
 void power_sgd_product(const float* left,
                        const float* right,
-                       const PowerSgdShape& shape,
+                       const collectives::PowerSgdShape& shape,
                        float* matrix) {
   check_rank(shape.rank);
   const auto kernel = HWY_DYNAMIC_DISPATCH(product_kernel);
@@ -357,7 +357,7 @@ void fill_zero_columns(float* right, int64_t columns, int rank) {
     int64_t zeros = k;  // index of the column's first non-zero element
     while (zeros < columns * rank && right[zeros] == 0) zeros += rank;
     if (zeros < columns * rank) continue;
-    for (int64_t i = k; i < columns * rank; i += rank) right[i] = power_sgd_noise(i);
+    for (int64_t i = k; i < columns * rank; i += rank) right[i] = collectives::power_sgd_noise(i);
   }
 }
 

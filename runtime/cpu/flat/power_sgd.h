@@ -11,13 +11,13 @@ namespace lockstep::cpu {
 // left = matrix * right
 void power_sgd_left(const float* matrix,  // (rows, columns)
                     const float* right,   // (columns, rank)
-                    const PowerSgdShape& shape,
+                    const collectives::PowerSgdShape& shape,
                     float* left);  // (rows, rank)
 
 // right = matrix^T * left. Uses 640 KiB of the caller's stack.
 void power_sgd_right(const float* matrix,  // (rows, columns)
                      const float* left,    // (rows, rank)
-                     const PowerSgdShape& shape,
+                     const collectives::PowerSgdShape& shape,
                      float* right);  // (columns, rank)
 
 // Replaces columns that are all zeros by power_sgd_noise().
@@ -28,7 +28,7 @@ void fill_zero_columns(float* right,  // (columns, rank)
 // matrix = left * right^T
 void power_sgd_product(const float* left,   // (rows, rank)
                        const float* right,  // (columns, rank)
-                       const PowerSgdShape& shape,
+                       const collectives::PowerSgdShape& shape,
                        float* matrix);  // (rows, columns)
 
 // matrix -= factor * product, with one rounding.

@@ -7,23 +7,23 @@
 
 namespace lockstep::cpu {
 
-class CpuPowerSgdProducts final : public PowerSgdProducts {
+class CpuPowerSgdProducts final : public collectives::PowerSgdProducts {
  public:
   void left(const float* matrix,
             const float* right,
-            const PowerSgdShape& shape,
+            const collectives::PowerSgdShape& shape,
             float* left) override {
     power_sgd_left(matrix, right, shape, left);
   }
   void right(const float* matrix,
              const float* left,
-             const PowerSgdShape& shape,
+             const collectives::PowerSgdShape& shape,
              float* right) override {
     power_sgd_right(matrix, left, shape, right);
   }
   void product(const float* left,
                const float* right,
-               const PowerSgdShape& shape,
+               const collectives::PowerSgdShape& shape,
                float* matrix) override {
     power_sgd_product(left, right, shape, matrix);
   }

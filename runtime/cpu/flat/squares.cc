@@ -56,7 +56,7 @@ void chunk_squares_kernel(const float* x, int64_t count, double* sums) {
 
 uint32_t bit_checksum_kernel(const float* x, int64_t n) {
   uint32_t sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += bits_of(x[i]);
+  for (int64_t i = 0; i < n; ++i) sum += lockstep::bits_of(x[i]);
   return sum;
 }
 

@@ -150,7 +150,7 @@ struct RoundedJoin {
 // Error feedback: the rounding errors of join number `join` are kept as residuals and added the
 // next time.
 struct ErrorFeedbackJoin {
-  ErrorFeedbackResiduals residuals;
+  collectives::ErrorFeedbackResiduals residuals;
 
   template <typename Access>
   HWY_INLINE Vec round(Vec sum, int join, size_t i, Access access) const {
@@ -196,13 +196,16 @@ Vec deep_sum(const Terms& terms, const Join& join, int first, int count, size_t 
 
 // The sum of terms that join in any tree: the last sum is in a register, those before it in memory.
 template <typename Terms, typename Join, typename Access>
-HWY_INLINE Vec joined_sum(
-    const Terms& terms, const Join& join, const TreeSumTerms& tree, size_t i, Access access) {
+HWY_INLINE Vec joined_sum(const Terms& terms,
+                          const Join& join,
+                          const collectives::TreeSumTerms& tree,
+                          size_t i,
+                          Access access) {
   struct Open {
     HWY_ALIGN float values[kVecLanes];
     int first, count;  // terms
   };
-  Open open[kMaxOpenSums];
+  Open open[collectives::kMaxOpenSums];
   Open* before = open;  // behind the sums that wait for the last one
   Vec last = terms.read(0, i, access);
   int first = 0, count = 1;
@@ -228,7 +231,7 @@ HWY_INLINE Vec joined_sum(
 // `stream`: write past the caches, for which `out` must be aligned. A sum that is not read soon
 // then evicts nothing, and its lines need not be read first.
 template <typename Wire, bool kTravelled, typename Sum>
-HWY_INLINE void write_sums(const TreeSumTerms& terms,
+HWY_INLINE void write_sums(const collectives::TreeSumTerms& terms,
                            float* out,
                            int64_t begin,
                            int64_t end,
@@ -257,7 +260,7 @@ HWY_INLINE void write_sums(const TreeSumTerms& terms,
 // rounded, only two terms have one, and subtrees of four are unrolled.
 template <typename Wire, bool kTravelled, typename Join>
 void sum_with(const Join& join,
-              const TreeSumTerms& terms,
+              const collectives::TreeSumTerms& terms,
               float* out,
               int64_t begin,
               int64_t end,
@@ -289,18 +292,22 @@ void sum_with(const Join& join,
 }
 
 template <typename Wire, bool kTravelled>
-void sum_typed(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+void sum_typed(
+    const collectives::TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   sum_with<Wire, kTravelled>(RoundedJoin<Wire, kTravelled>(), terms, out, begin, end, stream);
 }
 
 template <bool kTravelled>
-void sum_with_feedback(const TreeSumTerms& terms, float* out, int64_t begin, int64_t end) {
+void sum_with_feedback(const collectives::TreeSumTerms& terms,
+                       float* out,
+                       int64_t begin,
+                       int64_t end) {
   const ErrorFeedbackJoin join = {terms.residuals};
   sum_with<AsBF16, kTravelled>(join, terms, out, begin, end, /*stream=*/false);
 }
 
 void tree_sum_kernel(
-    const TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
+    const collectives::TreeSumTerms& terms, float* out, int64_t begin, int64_t end, bool stream) {
   const bool travelled = terms.travelled;
   if (terms.residuals)
     return travelled ? sum_with_feedback<true>(terms, out, begin, end)
@@ -343,7 +350,7 @@ constexpr int64_t kStreamElements = int64_t{1} << 20;
 constexpr uintptr_t kStreamAlignment = 64;  // bytes of the widest vectors
 }  // namespace
 
-void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) {
+void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) {
   const int count = terms.count;
   LOCKSTEP_CHECK(
       count > 0 && (terms.joins != nullptr || (count & (count - 1)) == 0), "count = {}", count);

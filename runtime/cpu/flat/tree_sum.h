@@ -10,7 +10,7 @@
 namespace lockstep::cpu {
 
 // out = the sum of the terms, n numbers each. `out` may be one of the arrays if they are floats.
-void tree_sum(const TreeSumTerms& terms,
+void tree_sum(const collectives::TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n);
 

@@ -13,7 +13,7 @@
 #define LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
 namespace lockstep::cpu {
 struct BatchTasks {
-  BatchTasks(const BatchedProducts& sizes, int max_threads) {
+  BatchTasks(const graph::BatchedProducts& sizes, int max_threads) {
     const int64_t work =
         sizes.products.count() * sizes.sums.count() * product_work(sizes.m, sizes.n, sizes.k);
     threads = threads_worth(max_threads, work);
@@ -45,17 +45,17 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Computes the given rows and columns of one product.
-void batch_piece(const BatchedMatmul<float>& op,
-                 const ProductLoops::Place& at,
+void batch_piece(const graph::BatchedMatmul<float>& op,
+                 const graph::ProductLoops::Place& at,
                  Range rows,
                  Range columns,
                  const GemmScratch& scratch,
                  float* workspace) {
-  const BatchedProducts& sizes = op.sizes;
+  const graph::BatchedProducts& sizes = op.sizes;
   float* const y = op.y + at.y;
   const int64_t sums = sizes.sums.count();
   for (int64_t sum = 0; sum < sums; ++sum) {
-    const ProductLoops::Place from = sizes.sums.place(sum);
+    const graph::ProductLoops::Place from = sizes.sums.place(sum);
     multiply_rectangle(
         {.rows = sizes.m,
          .columns = sizes.n,
@@ -80,8 +80,8 @@ void batch_piece(const BatchedMatmul<float>& op,
   }
 }
 
-void gemm_batch_kernel(const BatchedMatmul<float>& op) {
-  const BatchedProducts& sizes = op.sizes;
+void gemm_batch_kernel(const graph::BatchedMatmul<float>& op) {
+  const graph::BatchedProducts& sizes = op.sizes;
   const BatchTasks tasks(sizes, compute_threads());
   const int64_t threads = tasks.threads;
   const WorkerGrid grid = tasks.grid;
@@ -111,22 +111,24 @@ HWY_EXPORT(gemm_batch_kernel);
 
 namespace {
 
-bool has_results(const BatchedProducts& sizes) {
+bool has_results(const graph::BatchedProducts& sizes) {
   return sizes.m > 0 && sizes.n > 0 && sizes.products.count() > 0;
 }
-bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.count() > 0; }
+bool has_terms(const graph::BatchedProducts& sizes) {
+  return sizes.k > 0 && sizes.sums.count() > 0;
+}
 
 }  // namespace
 
-int64_t gemm_batch_workspace_bytes(const BatchedProducts& sizes, int threads) {
+int64_t gemm_batch_workspace_bytes(const graph::BatchedProducts& sizes, int threads) {
   if (!has_results(sizes) || !has_terms(sizes)) return 0;
   const BatchTasks tasks(sizes, threads);
   const GemmScratch scratch(sizes.m, sizes.n, sizes.k, tasks.grid);
   return tasks.threads * scratch.floats() * static_cast<int64_t>(sizeof(float));
 }
 
-void gemm_batch(const BatchedMatmul<float>& op) {
-  const BatchedProducts& sizes = op.sizes;
+void gemm_batch(const graph::BatchedMatmul<float>& op) {
+  const graph::BatchedProducts& sizes = op.sizes;
   if (!has_results(sizes)) return;
   if (!has_terms(sizes)) {
     std::memset(op.y, 0, sizes.products.count() * sizes.m * sizes.n * sizeof(float));

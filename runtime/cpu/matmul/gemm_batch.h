@@ -9,9 +9,9 @@
 namespace lockstep::cpu {
 
 // Returns the scratch memory, in bytes, that gemm_batch() needs on `threads` threads.
-int64_t gemm_batch_workspace_bytes(const BatchedProducts& sizes, int threads);
+int64_t gemm_batch_workspace_bytes(const graph::BatchedProducts& sizes, int threads);
 
 // Computes y on compute_threads() threads. op.workspace is aligned to 64 bytes. Does not allocate.
-void gemm_batch(const BatchedMatmul<float>& op);
+void gemm_batch(const graph::BatchedMatmul<float>& op);
 
 }  // namespace lockstep::cpu

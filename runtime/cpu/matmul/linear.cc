@@ -28,7 +28,7 @@ constexpr int64_t kStripStride = kRowChunk + 16;
 // outputs that pad its last vector; and packed x: one panel if panels are used once, otherwise all
 // panels of a chunk of rows.
 struct ForwardScratch {
-  ForwardScratch(const LinearShape& shape, WorkerGrid grid) {
+  ForwardScratch(const graph::LinearShape& shape, WorkerGrid grid) {
     const int64_t outputs = grid.max_rows(shape.outputs);
     const int64_t depth_block = DepthBlocks(shape.inputs).length;
     packed_w = packed_rows_floats(std::min(outputs, kStripOutputs), depth_block);
@@ -216,7 +216,7 @@ void linear_forward_kernel(const LinearProduct& op, float* workspace) {
 }
 
 // Sums of some columns of d_y, in vectors of columns.
-void backward_bias_kernel(const LinearBackward<float>& op, Range columns) {
+void backward_bias_kernel(const graph::LinearBackward<float>& op, Range columns) {
   constexpr int64_t kTogether = 8;  // vectors summed in one pass over the rows
   const int64_t rows = op.shape.rows, stride = op.shape.outputs;
   const bool accumulate = op.accumulate_bias;
@@ -261,7 +261,7 @@ namespace {
 constexpr int64_t kBiasColumns = 128;  // min columns per thread
 }
 
-int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
+int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
   const WorkerGrid grid = arrange_workers(threads, n, m, k);
   const int64_t forward =
@@ -287,7 +287,7 @@ void linear_forward(const LinearProduct& op, void* workspace) {
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
 
-Gemm product_for_input(const LinearBackward<float>& op) {
+Gemm product_for_input(const graph::LinearBackward<float>& op) {
   const auto [m, k, n] = op.shape;
   return {.rows = m,
           .columns = k,
@@ -298,7 +298,7 @@ Gemm product_for_input(const LinearBackward<float>& op) {
           .c_stride = k};
 }
 
-Gemm product_for_weight(const LinearBackward<float>& op) {
+Gemm product_for_weight(const graph::LinearBackward<float>& op) {
   const auto [m, k, n] = op.shape;
   return {.rows = n,
           .columns = k,
@@ -310,15 +310,15 @@ Gemm product_for_weight(const LinearBackward<float>& op) {
           .accumulate = op.accumulate_weight};
 }
 
-void linear_backward_input(const LinearBackward<float>& op) {
+void linear_backward_input(const graph::LinearBackward<float>& op) {
   gemm(product_for_input(op), op.workspace);
 }
 
-void linear_backward_weight(const LinearBackward<float>& op) {
+void linear_backward_weight(const graph::LinearBackward<float>& op) {
   gemm(product_for_weight(op), op.workspace);
 }
 
-void linear_backward_bias(const LinearBackward<float>& op) {
+void linear_backward_bias(const graph::LinearBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
   parallel_for(op.shape.outputs,
                std::max(kBiasColumns, grain_rows(op.shape.rows)),

@@ -13,11 +13,11 @@ namespace lockstep::cpu {
 
 // Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
 // threads. `workspace` must be aligned to 64 bytes; its contents are overwritten.
-int64_t linear_workspace_bytes(const LinearShape& shape, int threads);
+int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 
 // The forward pass of a linear layer, or of a convolution that amounts to one.
 struct LinearProduct {
-  LinearShape shape;
+  graph::LinearShape shape;
   const float* x;     // (M, K)
   const float* w;     // (N, K)
   Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
@@ -29,12 +29,12 @@ void linear_forward(const LinearProduct& op, void* workspace);
 // These write one output of LinearBackward each: d_x (without the derivative of an activation),
 // d_weight, and d_bias (summed from the first row on). The rows of d_y must not be padded. The
 // first two use the op's workspace.
-void linear_backward_input(const LinearBackward<float>& op);
-void linear_backward_weight(const LinearBackward<float>& op);
-void linear_backward_bias(const LinearBackward<float>& op);
+void linear_backward_input(const graph::LinearBackward<float>& op);
+void linear_backward_weight(const graph::LinearBackward<float>& op);
+void linear_backward_bias(const graph::LinearBackward<float>& op);
 
 // The products that linear_backward_input() and linear_backward_weight() compute.
-Gemm product_for_input(const LinearBackward<float>& op);
-Gemm product_for_weight(const LinearBackward<float>& op);
+Gemm product_for_input(const graph::LinearBackward<float>& op);
+Gemm product_for_weight(const graph::LinearBackward<float>& op);
 
 }  // namespace lockstep::cpu

@@ -29,7 +29,7 @@ struct LinearResult {
 
 }  // namespace
 
-int64_t linear_workspace_bytes(const LinearShape& shape, int threads) {
+int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
   return std::max({gemm_workspace_bytes(m, n, k, threads),
                    gemm_workspace_bytes(m, k, n, threads),
@@ -51,11 +51,11 @@ void linear_forward(const LinearProduct& op, void* workspace) {
                workspace);
 }
 
-void linear_backward_input(const LinearBackward<float>& op) {
+void linear_backward_input(const graph::LinearBackward<float>& op) {
   bf16x3::gemm(product_for_input(op), op.workspace);
 }
 
-void linear_backward_weight(const LinearBackward<float>& op) {
+void linear_backward_weight(const graph::LinearBackward<float>& op) {
   bf16x3::gemm(product_for_weight(op), op.workspace);
 }
 

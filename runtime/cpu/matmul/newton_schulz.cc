@@ -46,7 +46,7 @@ int64_t round_up_to_lines(int64_t floats) { return (floats + kLine - 1) / kLine 
 
 // The workspace: a second matrix, A, A A, and the workspace of the products.
 struct Workspace {
-  Workspace(const NewtonSchulz& shape, void* memory)
+  Workspace(const exec::NewtonSchulz& shape, void* memory)
       : other(static_cast<float*>(memory)),
         gram(other + round_up_to_lines(shape.elements())),
         squares(gram + round_up_to_lines(shape.order() * shape.order())),
@@ -55,7 +55,7 @@ struct Workspace {
   void* products;
 };
 
-size_t products_bytes(const NewtonSchulz& shape) {
+size_t products_bytes(const exec::NewtonSchulz& shape) {
   const int64_t order = shape.order(), longer = std::max(shape.rows, shape.columns);
   const auto bytes = [](int64_t rows, int64_t columns, int64_t depth) {
     return gemm_workspace_bytes(rows, columns, depth, compute_threads());
@@ -66,7 +66,7 @@ size_t products_bytes(const NewtonSchulz& shape) {
 }
 
 // gram = X X^T, or X^T X if X is tall.
-Gemm gram_of(const NewtonSchulz& shape, const float* x, float* gram) {
+Gemm gram_of(const exec::NewtonSchulz& shape, const float* x, float* gram) {
   const GemmOperand as_it_is = {x, shape.columns}, transposed = {x, shape.columns, true};
   return {.rows = shape.order(),
           .columns = shape.order(),
@@ -78,7 +78,7 @@ Gemm gram_of(const NewtonSchulz& shape, const float* x, float* gram) {
 }
 
 // to = polynomial X, or X polynomial if X is tall.
-Gemm next_of(const NewtonSchulz& shape, const float* x, const float* polynomial, float* to) {
+Gemm next_of(const exec::NewtonSchulz& shape, const float* x, const float* polynomial, float* to) {
   const GemmOperand matrix = {x, shape.columns}, factor = {polynomial, shape.order()};
   return {.rows = shape.rows,
           .columns = shape.columns,
@@ -92,13 +92,13 @@ Gemm next_of(const NewtonSchulz& shape, const float* x, const float* polynomial,
 }  // namespace
 
 size_t newton_schulz_bytes(int64_t rows, int64_t columns) {
-  const NewtonSchulz shape = {.rows = rows, .columns = columns};
+  const exec::NewtonSchulz shape = {.rows = rows, .columns = columns};
   const int64_t floats =
       round_up_to_lines(shape.elements()) + 2 * round_up_to_lines(shape.order() * shape.order());
   return static_cast<size_t>(floats) * sizeof(float) + products_bytes(shape);
 }
 
-void newton_schulz(float* matrix, const NewtonSchulz& shape, double norm, void* workspace) {
+void newton_schulz(float* matrix, const exec::NewtonSchulz& shape, double norm, void* workspace) {
   const Workspace work(shape, workspace);
   const int64_t order = shape.order(), squared = order * order;
   const auto scale_all = HWY_DYNAMIC_DISPATCH(scale_kernel);
@@ -106,7 +106,7 @@ void newton_schulz(float* matrix, const NewtonSchulz& shape, double norm, void* 
   // The iterations alternate between two matrices, so that the last result is in `matrix`.
   float *from = matrix, *to = work.other;
   if (shape.iterations % 2 == 1) std::swap(from, to);
-  const auto inverse = static_cast<float>(1 / std::max(norm, kNewtonSchulzLeastNorm));
+  const auto inverse = static_cast<float>(1 / std::max(norm, exec::kNewtonSchulzLeastNorm));
   parallel_for(shape.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
     scale_all(matrix + begin, inverse, from + begin, end - begin);
   });
@@ -123,12 +123,12 @@ void newton_schulz(float* matrix, const NewtonSchulz& shape, double norm, void* 
          work.products);
     parallel_for(squared, kGrainElements, [&](int64_t begin, int64_t end) {
       add_up(work.gram + begin,
-             scale * kNewtonSchulzB,
-             scale * kNewtonSchulzC,
+             scale * exec::kNewtonSchulzB,
+             scale * exec::kNewtonSchulzC,
              work.squares + begin,
              end - begin);
     });
-    for (int64_t k = 0; k < order; ++k) work.squares[k * order + k] += scale * kNewtonSchulzA;
+    for (int64_t k = 0; k < order; ++k) work.squares[k * order + k] += scale * exec::kNewtonSchulzA;
     gemm(next_of(shape, from, work.squares, to), work.products);
     std::swap(from, to);
   }

@@ -14,7 +14,7 @@ size_t newton_schulz_bytes(int64_t rows, int64_t columns);
 // Orthogonalizes a matrix in place. `norm` is its Frobenius norm. The workspace is aligned to 64
 // bytes.
 void newton_schulz(float* matrix,  // (rows, columns)
-                   const NewtonSchulz& shape,
+                   const exec::NewtonSchulz& shape,
                    double norm,
                    void* workspace);
 

@@ -14,7 +14,9 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void activation_forward_kernel(const ActivationForward<float>& op, int64_t begin, int64_t end) {
+void activation_forward_kernel(const graph::ActivationForward<float>& op,
+                               int64_t begin,
+                               int64_t end) {
   const float* x = op.x + begin;
   float* y = op.y + begin;
   with_activation(op.activation, [&](auto kind) HWY_ATTR {
@@ -24,7 +26,9 @@ void activation_forward_kernel(const ActivationForward<float>& op, int64_t begin
   });
 }
 
-void activation_backward_kernel(const ActivationBackward<float>& op, int64_t begin, int64_t end) {
+void activation_backward_kernel(const graph::ActivationBackward<float>& op,
+                                int64_t begin,
+                                int64_t end) {
   const float *d_y = op.d_y + begin, *saved = op.saved + begin;
   float* d_x = op.d_x + begin;
   with_activation(op.activation, [&](auto kind) HWY_ATTR {
@@ -44,29 +48,31 @@ namespace lockstep::cpu {
 HWY_EXPORT(activation_forward_kernel);
 HWY_EXPORT(activation_backward_kernel);
 
-void activation_backward(const ActivationBackward<float>& op) {
+void activation_backward(const graph::ActivationBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(activation_backward_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = ActivationForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::ActivationForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(activation_forward_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const OpCall& call) { activation_backward(ActivationBackward<float>::of(call)); }
+void run_backward(const graph::OpCall& call) {
+  activation_backward(graph::ActivationBackward<float>::of(call));
+}
 
-constexpr Implementation kRows[] = {
-    {OpKind::kActivation, "simd", run_forward},
-    {OpKind::kActivationBackward, "simd", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kActivation, "simd", run_forward},
+    {graph::OpKind::kActivationBackward, "simd", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuActivation = kRows;
+constinit const exec::Implementations kCpuActivation = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -6,6 +6,6 @@
 namespace lockstep::cpu {
 
 // d_x = d_y * activation'.
-void activation_backward(const ActivationBackward<float>& op);
+void activation_backward(const graph::ActivationBackward<float>& op);
 
 }  // namespace lockstep::cpu

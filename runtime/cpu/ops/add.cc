@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void add_kernel(const Add<float>& op, int64_t begin, int64_t end) {
+void add_kernel(const graph::Add<float>& op, int64_t begin, int64_t end) {
   for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
     const int64_t i = begin + static_cast<int64_t>(offset);
     access.store(hn::Add(access.load(op.a + i), access.load(op.b + i)), op.y + i);
@@ -31,17 +31,17 @@ HWY_EXPORT(add_kernel);
 
 namespace {
 
-void run(const OpCall& call) {
-  const auto op = Add<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::Add<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kAdd, "simd", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kAdd, "simd", run}};
 
 }  // namespace
 
-constinit const Implementations kCpuAdd = kRows;
+constinit const exec::Implementations kCpuAdd = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -52,11 +52,11 @@ namespace HWY_NAMESPACE {
 
 // Draws the factors of dropout; the same for all heads.
 struct Draw {
-  Draw(const AttentionDropout& dropout, const LaneContext& lane)
+  Draw(const graph::AttentionDropout& dropout, const graph::LaneContext& lane)
       : stream{lane.seed, lane.step, lane.lane, dropout.purpose},
         keys(lane.seed),
-        threshold(dropout_threshold(dropout.probability)),
-        factor(dropout_factor(dropout.probability)) {}
+        threshold(graph::dropout_threshold(dropout.probability)),
+        factor(graph::dropout_factor(dropout.probability)) {}
 
   RngStream stream;
   RoundKeys keys;
@@ -88,7 +88,7 @@ HWY_NOINLINE void draw_kept(
   for (int64_t key = keys.begin; key < keys.end; ++key)
     dropout_factors(draw.stream,
                     draw.keys,
-                    AttentionDropout::word(head.time, head.number, key, queries.begin),
+                    graph::AttentionDropout::word(head.time, head.number, key, queries.begin),
                     queries.size(),
                     draw.threshold,
                     draw.factor,
@@ -320,12 +320,14 @@ HWY_NOINLINE void backward_block(const AttentionHead& head,
   store_transposed(work.sums, head, queries, work.total, d_qkv + head.q_offset, head.stride);
 }
 
-Range query_block(const AttentionShape& shape, int64_t index) {
+Range query_block(const graph::AttentionShape& shape, int64_t index) {
   return {index * kBlock, std::min(shape.time, (index + 1) * kBlock)};
 }
 
 // Returns the documents of a sample, or null.
-const int32_t* documents_of(const AttentionShape& shape, const int32_t* documents, int64_t sample) {
+const int32_t* documents_of(const graph::AttentionShape& shape,
+                            const int32_t* documents,
+                            int64_t sample) {
   return documents == nullptr ? nullptr : documents + sample * shape.time;
 }
 
@@ -342,13 +344,14 @@ AttentionWorker worker_of(const Op& op, int64_t worker) {
 }
 
 // Returns how many workers are worth starting for `products` products of all queries with all keys.
-int64_t workers_of(const AttentionShape& shape, int64_t products) {
+int64_t workers_of(const graph::AttentionShape& shape, int64_t products) {
   const int64_t scores = shape.batch * shape.heads * shape.time * shape.time;
   return threads_worth(compute_threads(), products * scores * shape.head_size);
 }
 
-void attention_forward_kernel(const AttentionForward<float>& op, const LaneContext& lane) {
-  const AttentionShape& shape = op.shape;
+void attention_forward_kernel(const graph::AttentionForward<float>& op,
+                              const graph::LaneContext& lane) {
+  const graph::AttentionShape& shape = op.shape;
   const int64_t workers = workers_of(shape, 2);
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
@@ -371,8 +374,9 @@ void attention_forward_kernel(const AttentionForward<float>& op, const LaneConte
   });
 }
 
-void attention_backward_kernel(const AttentionBackward<float>& op, const LaneContext& lane) {
-  const AttentionShape& shape = op.shape;
+void attention_backward_kernel(const graph::AttentionBackward<float>& op,
+                               const graph::LaneContext& lane) {
+  const graph::AttentionShape& shape = op.shape;
   const int64_t workers = workers_of(shape, 5);
   const int64_t blocks = ceil_div(shape.time, kBlock);
   for_each_worker(workers, [&](int64_t index) HWY_ATTR {
@@ -420,29 +424,31 @@ size_t workspace_bytes(const AttentionScratch& sizes) {
   return static_cast<size_t>(compute_threads() * sizes.floats()) * sizeof(float);
 }
 
-size_t forward_workspace_bytes(const OpCall& op) {
-  return workspace_bytes(scratch_sizes(AttentionForward<float>::of(op)));
+size_t forward_workspace_bytes(const graph::OpCall& op) {
+  return workspace_bytes(scratch_sizes(graph::AttentionForward<float>::of(op)));
 }
-size_t backward_workspace_bytes(const OpCall& op) {
-  return workspace_bytes(scratch_sizes(AttentionBackward<float>::of(op)));
-}
-
-void run_forward(const OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)(AttentionForward<float>::of(call), call.lane());
+size_t backward_workspace_bytes(const graph::OpCall& op) {
+  return workspace_bytes(scratch_sizes(graph::AttentionBackward<float>::of(op)));
 }
 
-void run_backward(const OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)(AttentionBackward<float>::of(call), call.lane());
+void run_forward(const graph::OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(attention_forward_kernel)
+  (graph::AttentionForward<float>::of(call), call.lane());
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kAttention, "blockwise", run_forward, forward_workspace_bytes},
-    {OpKind::kAttentionBackward, "blockwise", run_backward, backward_workspace_bytes},
+void run_backward(const graph::OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(attention_backward_kernel)
+  (graph::AttentionBackward<float>::of(call), call.lane());
+}
+
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kAttention, "blockwise", run_forward, forward_workspace_bytes},
+    {graph::OpKind::kAttentionBackward, "blockwise", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuAttention = kRows;
+constinit const exec::Implementations kCpuAttention = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

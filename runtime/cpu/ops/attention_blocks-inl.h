@@ -79,7 +79,7 @@ struct AttentionWorker {
 
 // One head of one sample, and the head of k and v that it uses.
 struct AttentionHead {
-  AttentionHead(const AttentionShape& s, const float* qkv, int64_t index)
+  AttentionHead(const graph::AttentionShape& s, const float* qkv, int64_t index)
       : number(index),
         time(s.time),
         size(s.head_size),

@@ -27,7 +27,7 @@ class AttentionMask {
   enum class View { kNothing, kPart, kAll };
 
   // `queries`: at most kMax of them. `documents`: (T), of the sample, or null; borrowed.
-  AttentionMask(const AttentionShape& shape, const int32_t* documents, Range queries)
+  AttentionMask(const graph::AttentionShape& shape, const int32_t* documents, Range queries)
       : shape_(shape), documents_(documents), queries_(queries) {
     if (documents == nullptr) return;
     std::fill_n(of_queries_, kMax, kNoDocument);
@@ -101,7 +101,7 @@ class AttentionMask {
     bool padding = false;
   };
 
-  const AttentionShape& shape_;
+  const graph::AttentionShape& shape_;
   const int32_t* documents_;
   Range queries_;
   Numbers numbers_;

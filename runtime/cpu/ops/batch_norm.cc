@@ -17,7 +17,7 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 template <bool kRelu, bool kDelta, int kRows>
-HWY_INLINE void forward_rows(const BatchNormForward<float>& op,
+HWY_INLINE void forward_rows(const graph::BatchNormForward<float>& op,
                              const float* means,
                              const float* scales,
                              int64_t row) {
@@ -39,7 +39,7 @@ HWY_INLINE void forward_rows(const BatchNormForward<float>& op,
 }
 
 template <bool kRelu, bool kDelta>
-void forward_range(const BatchNormForward<float>& op,
+void forward_range(const graph::BatchNormForward<float>& op,
                    const float* mean,
                    const float* scale,
                    int64_t begin,
@@ -49,7 +49,7 @@ void forward_range(const BatchNormForward<float>& op,
   for (; row < end; ++row) forward_rows<kRelu, kDelta, 1>(op, mean, scale, row);
 }
 
-void forward_kernel(const BatchNormForward<float>& op,
+void forward_kernel(const graph::BatchNormForward<float>& op,
                     const float* mean,
                     const float* scale,
                     int64_t begin,
@@ -80,7 +80,9 @@ void batch_norm_scale(
     scale[c] = static_cast<float>(gamma[c] * inverse_deviation(variance[c], epsilon));
 }
 
-void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, const float* variance) {
+void batch_norm_apply(const graph::BatchNormForward<float>& op,
+                      const float* mean,
+                      const float* variance) {
   float* const scale = BatchNormWorkspace(op.workspace, op.channels).scale;
   batch_norm_scale(op.channels, op.gamma, variance, op.epsilon, scale);
   const auto kernel = HWY_DYNAMIC_DISPATCH(forward_kernel);
@@ -92,13 +94,13 @@ void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, cons
 namespace {
 
 template <auto kInput>  // x or d_y
-size_t workspace_bytes(const OpCall& call) {
+size_t workspace_bytes(const graph::OpCall& call) {
   const Shape& x = call.input_shape(kInput);
   return BatchNormWorkspace::bytes(x.rows(), x.columns());
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = BatchNormForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::BatchNormForward<float>::of(call);
   if (!call.training()) return batch_norm_apply(op, op.running_mean, op.running_variance);
   if (op.lane_statistics != nullptr) {
     combine_lane_statistics(op.lanes, op.channels, op.lane_statistics, op.mean, op.variance);
@@ -109,8 +111,8 @@ void run_forward(const OpCall& call) {
   batch_norm_apply(op, op.mean, op.variance);
 }
 
-void run_statistics(const OpCall& call) {
-  const auto op = BatchStatistics<float>::of(call);
+void run_statistics(const graph::OpCall& call) {
+  const auto op = graph::BatchStatistics<float>::of(call);
   batch_norm_statistics(op.rows,
                         op.channels,
                         op.x,
@@ -120,8 +122,8 @@ void run_statistics(const OpCall& call) {
 }
 
 // Computes only two values per channel, once per step, so a plain loop suffices.
-void run_running(const OpCall& call) {
-  const auto op = BatchNormRunning<float>::of(call);
+void run_running(const graph::OpCall& call) {
+  const auto op = graph::BatchNormRunning<float>::of(call);
   const auto rows = static_cast<double>(op.rows);
   const double factor = op.rows > 1 ? rows / (rows - 1) : 1.0;
   for (int64_t c = 0; c < op.channels; ++c) {
@@ -130,19 +132,22 @@ void run_running(const OpCall& call) {
   }
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "simd", run_forward, workspace_bytes<BatchNormIn::kX>},
-    {OpKind::kBatchNormBackward,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kBatchNorm, "simd", run_forward, workspace_bytes<graph::BatchNormIn::kX>},
+    {graph::OpKind::kBatchNormBackward,
      "simd",
      run_batch_norm_backward,
-     workspace_bytes<BatchNormBackwardIn::kDY>},
-    {OpKind::kBatchStatistics, "simd", run_statistics, workspace_bytes<BatchStatisticsIn::kX>},
-    {OpKind::kBatchNormSums,
+     workspace_bytes<graph::BatchNormBackwardIn::kDY>},
+    {graph::OpKind::kBatchStatistics,
+     "simd",
+     run_statistics,
+     workspace_bytes<graph::BatchStatisticsIn::kX>},
+    {graph::OpKind::kBatchNormSums,
      "simd",
      run_batch_norm_sums,
-     workspace_bytes<BatchNormBackwardIn::kDY>},
-    {OpKind::kBatchNormRunning, "plain", run_running},
-    {OpKind::kBatchNormInputGradient,
+     workspace_bytes<graph::BatchNormBackwardIn::kDY>},
+    {graph::OpKind::kBatchNormRunning, "plain", run_running},
+    {graph::OpKind::kBatchNormInputGradient,
      "simd",
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace_bytes},
@@ -150,7 +155,7 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCpuBatchNorm = kRows;
+constinit const exec::Implementations kCpuBatchNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

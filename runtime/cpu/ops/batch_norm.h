@@ -66,12 +66,14 @@ void combine_lane_statistics(int64_t lanes,
                              float* variance);         // (channels)
 
 // Computes y with this mean and variance (channels).
-void batch_norm_apply(const BatchNormForward<float>& op, const float* mean, const float* variance);
+void batch_norm_apply(const graph::BatchNormForward<float>& op,
+                      const float* mean,
+                      const float* variance);
 
 // Defined in batch_norm_backward.cc, for the table of implementations.
-void run_batch_norm_backward(const OpCall& call);
-void run_batch_norm_sums(const OpCall& call);
-size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call);
-void run_batch_norm_input_gradient(const OpCall& call);
+void run_batch_norm_backward(const graph::OpCall& call);
+void run_batch_norm_sums(const graph::OpCall& call);
+size_t batch_norm_input_gradient_workspace_bytes(const graph::OpCall& call);
+void run_batch_norm_input_gradient(const graph::OpCall& call);
 
 }  // namespace lockstep::cpu

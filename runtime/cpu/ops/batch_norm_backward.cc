@@ -29,7 +29,7 @@ struct Passed {
   Vec g, centred;
 };
 template <Mask kMask, typename Access>
-HWY_INLINE Passed passed(const BatchNormGradientInputs<float>& in,
+HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<float>& in,
                          const BatchNormWorkspace& at,
                          int64_t i,
                          size_t c,
@@ -50,7 +50,7 @@ HWY_INLINE Passed passed(const BatchNormGradientInputs<float>& in,
 
 // Sums over rows [begin, end) of g and of g (x - mean); writes d_delta.
 template <Mask kMask>
-void backward_sums_range(const BatchNormGradientInputs<float>& in,
+void backward_sums_range(const graph::BatchNormGradientInputs<float>& in,
                          const BatchNormWorkspace& at,
                          float* d_delta,
                          int64_t begin,
@@ -86,7 +86,7 @@ void backward_sums_range(const BatchNormGradientInputs<float>& in,
   }
 }
 
-void backward_sums_kernel(const BatchNormGradientInputs<float>& in,
+void backward_sums_kernel(const graph::BatchNormGradientInputs<float>& in,
                           const BatchNormWorkspace& at,
                           Mask mask,
                           float* d_delta,
@@ -105,7 +105,7 @@ void backward_sums_kernel(const BatchNormGradientInputs<float>& in,
 }
 
 template <Mask kMask, int kRows>
-HWY_INLINE void backward_rows(const BatchNormGradientInputs<float>& in,
+HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<float>& in,
                               const BatchNormWorkspace& at,
                               float* d_x,
                               int64_t row) {
@@ -121,7 +121,7 @@ HWY_INLINE void backward_rows(const BatchNormGradientInputs<float>& in,
 }
 
 template <Mask kMask>
-void backward_range(const BatchNormGradientInputs<float>& in,
+void backward_range(const graph::BatchNormGradientInputs<float>& in,
                     const BatchNormWorkspace& at,
                     float* d_x,
                     int64_t begin,
@@ -131,7 +131,7 @@ void backward_range(const BatchNormGradientInputs<float>& in,
   for (; row < end; ++row) backward_rows<kMask, 1>(in, at, d_x, row);
 }
 
-void backward_kernel(const BatchNormGradientInputs<float>& in,
+void backward_kernel(const graph::BatchNormGradientInputs<float>& in,
                      const BatchNormWorkspace& at,
                      Mask mask,
                      float* d_x,
@@ -155,8 +155,8 @@ HWY_EXPORT(backward_kernel);
 
 namespace {
 
-using Inputs = BatchNormGradientInputs<float>;
-using ParameterGradients = BatchNormParameterGradients<float>;
+using Inputs = graph::BatchNormGradientInputs<float>;
+using ParameterGradients = graph::BatchNormParameterGradients<float>;
 
 void find_scale(const Inputs& in, const BatchNormWorkspace& at) {
   batch_norm_scale(in.channels, in.gamma, in.variance, in.epsilon, at.scale);
@@ -235,8 +235,8 @@ size_t all_sums_offset(const Inputs& in) {
 
 }  // namespace
 
-void run_batch_norm_backward(const OpCall& call) {
-  const auto op = BatchNormBackward<float>::of(call);
+void run_batch_norm_backward(const graph::OpCall& call) {
+  const auto op = graph::BatchNormBackward<float>::of(call);
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
@@ -250,8 +250,8 @@ void run_batch_norm_backward(const OpCall& call) {
   write_batch_statistics(op.in, op.in.rows, op.parameters);
 }
 
-void run_batch_norm_sums(const OpCall& call) {
-  const auto op = BatchNormSums<float>::of(call);
+void run_batch_norm_sums(const graph::OpCall& call) {
+  const auto op = graph::BatchNormSums<float>::of(call);
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
@@ -260,13 +260,13 @@ void run_batch_norm_sums(const OpCall& call) {
   write_batch_statistics(op.in, op.in.rows * op.lanes, op.parameters);
 }
 
-size_t batch_norm_input_gradient_workspace_bytes(const OpCall& call) {
-  const auto in = BatchNormGradientInputs<float>::of(call);
+size_t batch_norm_input_gradient_workspace_bytes(const graph::OpCall& call) {
+  const auto in = graph::BatchNormGradientInputs<float>::of(call);
   return all_sums_offset(in) + 2 * static_cast<size_t>(in.channels) * sizeof(double);
 }
 
-void run_batch_norm_input_gradient(const OpCall& call) {
-  const auto op = BatchNormInputGradient<float>::of(call);
+void run_batch_norm_input_gradient(const graph::OpCall& call) {
+  const auto op = graph::BatchNormInputGradient<float>::of(call);
   const int64_t n = 2 * op.in.channels;
   // The lanes' sums, added in order, in double precision.
   auto* const sums = reinterpret_cast<double*>(call.workspace() + all_sums_offset(op.in));

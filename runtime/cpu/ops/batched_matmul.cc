@@ -8,17 +8,18 @@
 namespace lockstep::cpu {
 namespace {
 
-size_t workspace_bytes(const OpCall& call) {
+size_t workspace_bytes(const graph::OpCall& call) {
   return static_cast<size_t>(
-      gemm_batch_workspace_bytes(BatchedMatmul<float>::of(call).sizes, compute_threads()));
+      gemm_batch_workspace_bytes(graph::BatchedMatmul<float>::of(call).sizes, compute_threads()));
 }
 
-void run(const OpCall& call) { gemm_batch(BatchedMatmul<float>::of(call)); }
+void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>::of(call)); }
 
-constexpr Implementation kRows[] = {{OpKind::kBatchedMatmul, "gemm", run, workspace_bytes}};
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kBatchedMatmul, "gemm", run, workspace_bytes}};
 
 }  // namespace
 
-constinit const Implementations kCpuBatchedMatmul = kRows;
+constinit const exec::Implementations kCpuBatchedMatmul = kRows;
 
 }  // namespace lockstep::cpu

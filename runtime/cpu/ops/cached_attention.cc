@@ -23,7 +23,10 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Stores the key and the value of a token and a head in the KV cache.
-HWY_INLINE void store_token(const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head) {
+HWY_INLINE void store_token(const graph::CachedAttention<float>& op,
+                            int64_t b,
+                            int64_t s,
+                            int64_t head) {
   const int64_t position = op.position(b, s), size = op.head_size;
   if (position < 0) return;
   const float* const k =
@@ -104,7 +107,7 @@ HWY_INLINE void mix_values(
 
 // Computes all heads of q of a token that share a head of k and v.
 HWY_INLINE void attend(
-    const CachedAttention<float>& op, int64_t b, int64_t s, int64_t head, float* scores) {
+    const graph::CachedAttention<float>& op, int64_t b, int64_t s, int64_t head, float* scores) {
   const int64_t position = op.position(b, s), size = op.head_size, row = b * op.tokens + s;
   const float scale = 1 / std::sqrt(static_cast<float>(size));
   for (int64_t h = head * op.group(); h < (head + 1) * op.group(); ++h) {
@@ -123,9 +126,9 @@ HWY_INLINE void attend(
 }
 
 // Floats between the scores of two workers.
-int64_t score_stride(const CachedAttention<float>& op) { return (op.room + 15) / 16 * 16; }
+int64_t score_stride(const graph::CachedAttention<float>& op) { return (op.room + 15) / 16 * 16; }
 
-void cached_attention_kernel(const CachedAttention<float>& op) {
+void cached_attention_kernel(const graph::CachedAttention<float>& op) {
   if (op.new_cache != op.cache)
     parallel_for(op.cache_elements(), kGrainElements, [&](int64_t begin, int64_t end) {
       std::copy(op.cache + begin, op.cache + end, op.new_cache + begin);
@@ -164,22 +167,22 @@ HWY_EXPORT(cached_attention_kernel);
 
 namespace {
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto op = CachedAttention<float>::of(call);
+size_t workspace_bytes(const graph::OpCall& call) {
+  const auto op = graph::CachedAttention<float>::of(call);
   return static_cast<size_t>(compute_threads() * ((op.room + 15) / 16 * 16)) * sizeof(float);
 }
 
-void run(const OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(CachedAttention<float>::of(call));
+void run(const graph::OpCall& call) {
+  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(graph::CachedAttention<float>::of(call));
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kCachedAttention, "keys along vectors", run, workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kCachedAttention, "keys along vectors", run, workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuCachedAttention = kRows;
+constinit const exec::Implementations kCpuCachedAttention = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

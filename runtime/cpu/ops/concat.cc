@@ -21,7 +21,7 @@ void copy(const float* from, int64_t n, float* to) {
 
 // f(input, its first element, first element of y, elements) for each contiguous run of y.
 template <typename F>
-void for_each_run(const ConcatAttributes& sizes, F f) {
+void for_each_run(const graph::ConcatAttributes& sizes, F f) {
   const int64_t columns = sizes.columns();
   parallel_for(sizes.rows * columns, kGrainElements, [&](int64_t begin, int64_t end) {
     int64_t row = begin / columns, column = begin % columns;
@@ -43,27 +43,27 @@ void for_each_run(const ConcatAttributes& sizes, F f) {
   });
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = ConcatForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::ConcatForward<float>::of(call);
   for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
     copy(op.x[k] + from, n, op.y + to);
   });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = ConcatBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::ConcatBackward<float>::of(call);
   for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
     if (op.d_x[k] != nullptr) copy(op.d_y + from, n, op.d_x[k] + to);
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConcat, "copies", run_forward},
-    {OpKind::kConcatBackward, "copies", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConcat, "copies", run_forward},
+    {graph::OpKind::kConcatBackward, "copies", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuConcat = kRows;
+constinit const exec::Implementations kCpuConcat = kRows;
 
 }  // namespace lockstep::cpu

@@ -10,11 +10,11 @@
 namespace lockstep::cpu {
 namespace {
 
-Conv2dShape shape_of(const OpCall& op) {
+graph::Conv2dShape shape_of(const graph::OpCall& op) {
   switch (op.kind()) {
-    case OpKind::kConv2dBackward: return Conv2dBackward<float>::of(op).shape;
-    case OpKind::kConv2dBatchNorm: return Conv2dBatchNormForward<float>::of(op).shape;
-    default: return Conv2dForward<float>::of(op).shape;
+    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<float>::of(op).shape;
+    case graph::OpKind::kConv2dBatchNorm: return graph::Conv2dBatchNormForward<float>::of(op).shape;
+    default: return graph::Conv2dForward<float>::of(op).shape;
   }
 }
 
@@ -36,18 +36,20 @@ constexpr Conv2dKernels kConv2dBf16x3 = {bf16x3::conv2d_workspace_bytes,
                                          bf16x3::conv2d_backward_input,
                                          bf16x3::conv2d_backward_weight};
 
-bool conv2d_uses_bf16x3(const OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
+bool conv2d_uses_bf16x3(const graph::OpCall& op) {
+  return op.bf16x3() && bf16x3::supports(shape_of(op));
+}
 
 template <const Conv2dKernels& kKernels>
-size_t conv2d_workspace(const OpCall& op) {
-  const auto bytes =
-      op.kind() == OpKind::kConv2d ? kKernels.forward_workspace_bytes : kKernels.workspace_bytes;
+size_t conv2d_workspace(const graph::OpCall& op) {
+  const auto bytes = op.kind() == graph::OpKind::kConv2d ? kKernels.forward_workspace_bytes
+                                                         : kKernels.workspace_bytes;
   return static_cast<size_t>(bytes(shape_of(op), compute_threads()));
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d(const OpCall& call) {
-  const auto op = Conv2dForward<float>::of(call);
+void run_conv2d(const graph::OpCall& call) {
+  const auto op = graph::Conv2dForward<float>::of(call);
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -58,20 +60,20 @@ void run_conv2d(const OpCall& call) {
 
 // The norm's scale follows the convolution's workspace.
 template <const Conv2dKernels& kKernels>
-size_t norm_scale_offset(const Conv2dShape& shape) {
+size_t norm_scale_offset(const graph::Conv2dShape& shape) {
   return static_cast<size_t>(kKernels.forward_workspace_bytes(shape, compute_threads()) + 63) / 64 *
          64;
 }
 
 template <const Conv2dKernels& kKernels>
-size_t conv2d_batch_norm_workspace(const OpCall& op) {
-  const Conv2dShape shape = shape_of(op);
+size_t conv2d_batch_norm_workspace(const graph::OpCall& op) {
+  const graph::Conv2dShape shape = shape_of(op);
   return norm_scale_offset<kKernels>(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d_batch_norm(const OpCall& call) {
-  const auto op = Conv2dBatchNormForward<float>::of(call);
+void run_conv2d_batch_norm(const graph::OpCall& call) {
+  const auto op = graph::Conv2dBatchNormForward<float>::of(call);
   auto* const scale =
       reinterpret_cast<float*>(op.workspace + norm_scale_offset<kKernels>(op.shape));
   batch_norm_scale(op.shape.outputs, op.gamma, op.running_variance, op.epsilon, scale);
@@ -89,35 +91,35 @@ void run_conv2d_batch_norm(const OpCall& call) {
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d_backward(const OpCall& call) {
-  const auto op = Conv2dBackward<float>::of(call);
+void run_conv2d_backward(const graph::OpCall& call) {
+  const auto op = graph::Conv2dBackward<float>::of(call);
   if (op.d_x != nullptr) kKernels.backward_input(op);
   if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) conv2d_backward_bias(op);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConv2d,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConv2d,
      "bf16x3",
      run_conv2d<kConv2dBf16x3>,
      conv2d_workspace<kConv2dBf16x3>,
      conv2d_uses_bf16x3},
-    {OpKind::kConv2d, "implicit gemm", run_conv2d<kConv2d>, conv2d_workspace<kConv2d>},
-    {OpKind::kConv2dBackward,
+    {graph::OpKind::kConv2d, "implicit gemm", run_conv2d<kConv2d>, conv2d_workspace<kConv2d>},
+    {graph::OpKind::kConv2dBackward,
      "bf16x3",
      run_conv2d_backward<kConv2dBf16x3>,
      conv2d_workspace<kConv2dBf16x3>,
      conv2d_uses_bf16x3},
-    {OpKind::kConv2dBackward,
+    {graph::OpKind::kConv2dBackward,
      "implicit gemm",
      run_conv2d_backward<kConv2d>,
      conv2d_workspace<kConv2d>},
-    {OpKind::kConv2dBatchNorm,
+    {graph::OpKind::kConv2dBatchNorm,
      "bf16x3",
      run_conv2d_batch_norm<kConv2dBf16x3>,
      conv2d_batch_norm_workspace<kConv2dBf16x3>,
      conv2d_uses_bf16x3},
-    {OpKind::kConv2dBatchNorm,
+    {graph::OpKind::kConv2dBatchNorm,
      "implicit gemm",
      run_conv2d_batch_norm<kConv2d>,
      conv2d_batch_norm_workspace<kConv2d>},
@@ -125,6 +127,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCpuConv2d = kRows;
+constinit const exec::Implementations kCpuConv2d = kRows;
 
 }  // namespace lockstep::cpu

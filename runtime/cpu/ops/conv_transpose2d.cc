@@ -10,9 +10,10 @@
 namespace lockstep::cpu {
 namespace {
 
-Conv2dShape shape_of(const OpCall& op) {
-  return op.kind() == OpKind::kConvTranspose2d ? ConvTranspose2dForward<float>::of(op).shape
-                                               : ConvTranspose2dBackward<float>::of(op).shape;
+graph::Conv2dShape shape_of(const graph::OpCall& op) {
+  return op.kind() == graph::OpKind::kConvTranspose2d
+             ? graph::ConvTranspose2dForward<float>::of(op).shape
+             : graph::ConvTranspose2dBackward<float>::of(op).shape;
 }
 
 // The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
@@ -29,16 +30,16 @@ constexpr Kernels kBf16x3 = {bf16x3::conv2d_workspace_bytes,
                              bf16x3::conv2d_backward_input,
                              bf16x3::conv2d_backward_weight};
 
-bool uses_bf16x3(const OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
+bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
 
 template <const Kernels& kKernels>
-size_t workspace_bytes(const OpCall& op) {
+size_t workspace_bytes(const graph::OpCall& op) {
   return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
 }
 
 template <const Kernels& kKernels>
-void run_forward(const OpCall& call) {
-  const auto op = ConvTranspose2dForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::ConvTranspose2dForward<float>::of(call);
   kKernels.backward_input(op.product());
   if (op.bias == nullptr) return;
   const int64_t channels = op.shape.channels;
@@ -50,8 +51,8 @@ void run_forward(const OpCall& call) {
 }
 
 template <const Kernels& kKernels>
-void run_backward(const OpCall& call) {
-  const auto op = ConvTranspose2dBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::ConvTranspose2dBackward<float>::of(call);
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
                      op.workspace);
@@ -60,19 +61,22 @@ void run_backward(const OpCall& call) {
   if (op.d_bias != nullptr) conv2d_backward_bias(op.bias_sum());
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConvTranspose2d,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConvTranspose2d,
      "bf16x3",
      run_forward<kBf16x3>,
      workspace_bytes<kBf16x3>,
      uses_bf16x3},
-    {OpKind::kConvTranspose2d, "implicit gemm", run_forward<kFloat>, workspace_bytes<kFloat>},
-    {OpKind::kConvTranspose2dBackward,
+    {graph::OpKind::kConvTranspose2d,
+     "implicit gemm",
+     run_forward<kFloat>,
+     workspace_bytes<kFloat>},
+    {graph::OpKind::kConvTranspose2dBackward,
      "bf16x3",
      run_backward<kBf16x3>,
      workspace_bytes<kBf16x3>,
      uses_bf16x3},
-    {OpKind::kConvTranspose2dBackward,
+    {graph::OpKind::kConvTranspose2dBackward,
      "implicit gemm",
      run_backward<kFloat>,
      workspace_bytes<kFloat>},
@@ -80,6 +84,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCpuConvTranspose2d = kRows;
+constinit const exec::Implementations kCpuConvTranspose2d = kRows;
 
 }  // namespace lockstep::cpu

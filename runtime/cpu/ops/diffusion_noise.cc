@@ -10,9 +10,9 @@ namespace {
 // Cost of an element, in elements of kGrainElements: some 20 ns.
 constexpr int64_t kCost = 16;
 
-void run(const OpCall& call) {
-  const auto op = DiffusionNoise<float>::of(call);
-  const LaneContext& lane = call.lane();
+void run(const graph::OpCall& call) {
+  const auto op = graph::DiffusionNoise<float>::of(call);
+  const graph::LaneContext& lane = call.lane();
   parallel_for(op.samples, grain_rows(op.elements * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
       op.tell(lane, sample);
@@ -22,10 +22,10 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "rows", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kDiffusionNoise, "rows", run}};
 
 }  // namespace
 
-constinit const Implementations kCpuDiffusionNoise = kRows;
+constinit const exec::Implementations kCpuDiffusionNoise = kRows;
 
 }  // namespace lockstep::cpu

@@ -78,10 +78,10 @@ HWY_EXPORT(dropout_kernel);
 
 namespace {
 
-void run(const OpCall& call) {
-  const auto op = Dropout<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::Dropout<float>::of(call);
   LOCKSTEP_CHECK(op.probability >= 0 && op.probability < 1, "p = {} ", op.probability);
-  const LaneContext& lane = call.lane();
+  const graph::LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_kernel);
   constexpr int64_t kBlock = 1024;  // each thread's range begins at a Philox block
@@ -97,14 +97,14 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kDropout, "simd", run},
-    {OpKind::kDropoutBackward, "simd", run},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kDropout, "simd", run},
+    {graph::OpKind::kDropoutBackward, "simd", run},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuDropout = kRows;
+constinit const exec::Implementations kCpuDropout = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

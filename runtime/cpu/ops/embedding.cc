@@ -25,7 +25,9 @@ HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) 
 }
 
 // Rows [begin, end) of the B * T rows of y.
-void embedding_forward_kernel(const EmbeddingForward<float>& op, int64_t begin, int64_t end) {
+void embedding_forward_kernel(const graph::EmbeddingForward<float>& op,
+                              int64_t begin,
+                              int64_t end) {
   const int64_t channels = op.sizes.channels;
   for (int64_t row = begin; row < end; ++row) {
     const float* const token = op.token + op.ids[row] * channels;
@@ -39,7 +41,7 @@ void embedding_forward_kernel(const EmbeddingForward<float>& op, int64_t begin, 
 
 // Columns [begin, end) of every row of d_token. A column belongs to one thread, which adds the
 // tokens in order.
-void embedding_token_backward_kernel(const EmbeddingBackward<float>& op,
+void embedding_token_backward_kernel(const graph::EmbeddingBackward<float>& op,
                                      int64_t begin,
                                      int64_t end) {
   const int64_t rows = op.sizes.batch * op.sizes.time, channels = op.sizes.channels;
@@ -50,7 +52,7 @@ void embedding_token_backward_kernel(const EmbeddingBackward<float>& op,
 }
 
 // Positions [begin, end): the rows of one position are added in the order of the batch.
-void embedding_position_backward_kernel(const EmbeddingBackward<float>& op,
+void embedding_position_backward_kernel(const graph::EmbeddingBackward<float>& op,
                                         int64_t begin,
                                         int64_t end) {
   const int64_t channels = op.sizes.channels;
@@ -74,16 +76,16 @@ HWY_EXPORT(embedding_position_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = EmbeddingForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::EmbeddingForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(embedding_forward_kernel);
   parallel_for(op.sizes.batch * op.sizes.time,
                grain_rows(op.sizes.channels),
                [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = EmbeddingBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::EmbeddingBackward<float>::of(call);
   const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
   if (op.d_token != nullptr && !op.accumulate_token) {
     const int64_t elements = op.sizes.vocabulary * channels;
@@ -105,14 +107,14 @@ void run_backward(const OpCall& call) {
                [&](int64_t begin, int64_t end) { position_kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kEmbedding, "simd", run_forward},
-    {OpKind::kEmbeddingBackward, "simd", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kEmbedding, "simd", run_forward},
+    {graph::OpKind::kEmbeddingBackward, "simd", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuEmbedding = kRows;
+constinit const exec::Implementations kCpuEmbedding = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

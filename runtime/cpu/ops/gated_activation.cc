@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void gated_activation_forward_kernel(const GatedActivationForward<float>& op,
+void gated_activation_forward_kernel(const graph::GatedActivationForward<float>& op,
                                      int64_t begin,
                                      int64_t end) {
   with_activation(op.activation, [&](auto kind) HWY_ATTR {
@@ -28,7 +28,7 @@ void gated_activation_forward_kernel(const GatedActivationForward<float>& op,
   });
 }
 
-void gated_activation_backward_kernel(const GatedActivationBackward<float>& op,
+void gated_activation_backward_kernel(const graph::GatedActivationBackward<float>& op,
                                       int64_t begin,
                                       int64_t end) {
   with_activation(op.activation, [&](auto kind) HWY_ATTR {
@@ -39,7 +39,7 @@ void gated_activation_backward_kernel(const GatedActivationBackward<float>& op,
       for_each_vector(op.columns, [&](size_t i, auto access) HWY_ATTR {
         const Vec d = access.load(d_y + i), x = access.load(gate + i);
         const Vec value = activate<kind>(x);
-        const Vec saved = saves_pre_activation(kind) ? x : value;
+        const Vec saved = graph::saves_pre_activation(kind) ? x : value;
         const Vec d_value = hn::Mul(d, access.load(up + i));
         access.store(activation_backward<kind>(d_value, saved), d_gate + i);
         access.store(hn::Mul(d, value), d_up + i);
@@ -59,28 +59,28 @@ HWY_EXPORT(gated_activation_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = GatedActivationForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::GatedActivationForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = GatedActivationBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::GatedActivationBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGatedActivation, "simd", run_forward},
-    {OpKind::kGatedActivationBackward, "simd", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGatedActivation, "simd", run_forward},
+    {graph::OpKind::kGatedActivationBackward, "simd", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuGatedActivation = kRows;
+constinit const exec::Implementations kCpuGatedActivation = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -20,7 +20,7 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Columns [begin, end) of all slices of d_x at `outer`.
-void gather_backward_kernel(const GatherBackward<float>& op,
+void gather_backward_kernel(const graph::GatherBackward<float>& op,
                             int64_t outer,
                             int64_t begin,
                             int64_t end) {
@@ -29,7 +29,7 @@ void gather_backward_kernel(const GatherBackward<float>& op,
   const float* const d_y = op.d_y + outer * count * inner + begin;
   for (int64_t e = 0; e < extent; ++e) std::fill_n(d_x + e * inner, end - begin, 0.0f);
   for (int64_t i = 0; i < count; ++i) {
-    float* const sum = d_x + gathered_index(op.indices[i], extent) * inner;
+    float* const sum = d_x + graph::gathered_index(op.indices[i], extent) * inner;
     const float* const from = d_y + i * inner;
     if (end - begin == 1) {
       *sum += *from;
@@ -51,12 +51,13 @@ HWY_EXPORT(gather_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = GatherForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::GatherForward<float>::of(call);
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const int64_t slice = row / count * extent + gathered_index(op.indices[row % count], extent);
+      const int64_t slice =
+          row / count * extent + graph::gathered_index(op.indices[row % count], extent);
       const float* const from = op.x + slice * inner;
       float* const to = op.y + row * inner;
       if (inner < 16) {  // a call would take longer
@@ -68,15 +69,15 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_elements(const OpCall& call) {
-  const auto op = GatherForward<float>::of(call);
+void run_elements(const graph::OpCall& call) {
+  const auto op = graph::GatherForward<float>::of(call);
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* const from = op.x + row / count * extent * inner;
       for (int64_t c = 0; c < inner; ++c) {
         const int64_t at = row * inner + c;
-        op.y[at] = from[gathered_index(op.indices[at], extent) * inner + c];
+        op.y[at] = from[graph::gathered_index(op.indices[at], extent) * inner + c];
       }
     }
   });
@@ -85,7 +86,7 @@ void run_elements(const OpCall& call) {
 // f(outer, first column, end column) for all columns of all slices, divided at cache-line
 // boundaries.
 template <typename F>
-void for_each_columns(const GatherSizes& sizes, F f) {
+void for_each_columns(const graph::GatherSizes& sizes, F f) {
   constexpr int64_t kLine = 16;
   const int64_t lines = (sizes.inner + kLine - 1) / kLine;
   const int64_t work = (sizes.extent + sizes.count) * std::min(sizes.inner, kLine);
@@ -98,15 +99,15 @@ void for_each_columns(const GatherSizes& sizes, F f) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = GatherBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::GatherBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(gather_backward_kernel);
   for_each_columns(
       op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
 }
 
-void run_elements_backward(const OpCall& call) {
-  const auto op = GatherBackward<float>::of(call);
+void run_elements_backward(const graph::OpCall& call) {
+  const auto op = graph::GatherBackward<float>::of(call);
   const auto [outers, extent, inner, count] = op.sizes;
   for_each_columns(op.sizes, [&](int64_t outer, int64_t begin, int64_t end) {
     float* const d_x = op.d_x + outer * extent * inner;
@@ -115,22 +116,22 @@ void run_elements_backward(const OpCall& call) {
     for (int64_t i = 0; i < count; ++i) {
       for (int64_t c = begin; c < end; ++c) {
         const int64_t at = (outer * count + i) * inner + c;
-        d_x[gathered_index(op.indices[at], extent) * inner + c] += op.d_y[at];
+        d_x[graph::gathered_index(op.indices[at], extent) * inner + c] += op.d_y[at];
       }
     }
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGather, "copies", run_forward},
-    {OpKind::kGatherBackward, "simd", run_backward},
-    {OpKind::kGatherElements, "copies", run_elements},
-    {OpKind::kGatherElementsBackward, "plain", run_elements_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGather, "copies", run_forward},
+    {graph::OpKind::kGatherBackward, "simd", run_backward},
+    {graph::OpKind::kGatherElements, "copies", run_elements},
+    {graph::OpKind::kGatherElementsBackward, "plain", run_elements_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuGather = kRows;
+constinit const exec::Implementations kCpuGather = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

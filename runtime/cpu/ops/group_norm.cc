@@ -114,7 +114,7 @@ namespace {
 
 // The division of a sample's pixels into parts.
 struct Parts {
-  explicit Parts(const GroupNormShape& s)
+  explicit Parts(const graph::GroupNormShape& s)
       : shape(s),
         each(std::clamp<int64_t>(kPartElements / s.channels, 16, std::max<int64_t>(16, s.pixels))),
         count((s.pixels + each - 1) / each) {}
@@ -144,7 +144,7 @@ struct Parts {
   }
 
   static constexpr int64_t kPartElements = 16384;
-  GroupNormShape shape;
+  graph::GroupNormShape shape;
   int64_t each, count;  // pixels per part (fewer in a sample's last one); parts per sample
 };
 
@@ -175,13 +175,13 @@ struct Workspace {
 };
 
 template <template <typename> typename Op>
-size_t workspace_bytes(const OpCall& call) {
+size_t workspace_bytes(const graph::OpCall& call) {
   return Workspace::bytes(Parts(Op<float>::of(call).shape));
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = GroupNormForward<float>::of(call);
-  const GroupNormShape& s = op.shape;
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::GroupNormForward<float>::of(call);
+  const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);
   const int64_t channels = s.channels, each = s.group_channels();
@@ -229,9 +229,9 @@ void run_forward(const OpCall& call) {
 }
 
 // The rows of a sample are: mean, scale, slope, shift, and the sums of d_y xhat and of d_y.
-void run_backward(const OpCall& call) {
-  const auto op = GroupNormBackward<float>::of(call);
-  const GroupNormShape& s = op.shape;
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::GroupNormBackward<float>::of(call);
+  const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);
   const int64_t channels = s.channels, each = s.group_channels();
@@ -297,14 +297,17 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGroupNorm, "simd", run_forward, workspace_bytes<GroupNormForward>},
-    {OpKind::kGroupNormBackward, "simd", run_backward, workspace_bytes<GroupNormBackward>},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGroupNorm, "simd", run_forward, workspace_bytes<graph::GroupNormForward>},
+    {graph::OpKind::kGroupNormBackward,
+     "simd",
+     run_backward,
+     workspace_bytes<graph::GroupNormBackward>},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuGroupNorm = kRows;
+constinit const exec::Implementations kCpuGroupNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -59,8 +59,8 @@ HWY_INLINE void normalize_part(const Factors& factors,
 }
 
 // Periods [begin, end) of all images; each image begins a new period.
-void image_normalize_kernel(const ImageNormalize<float>& op,
-                            const LaneContext& lane,
+void image_normalize_kernel(const graph::ImageNormalize<float>& op,
+                            const graph::LaneContext& lane,
                             const float* scale,
                             const float* offset,
                             int64_t begin,
@@ -97,13 +97,13 @@ namespace {
 
 constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto op = ImageNormalize<float>::of(call);
+size_t workspace_bytes(const graph::OpCall& call) {
+  const auto op = graph::ImageNormalize<float>::of(call);
   return static_cast<size_t>(2 * kPeriodPixels * op.channels) * sizeof(float);
 }
 
-void run(const OpCall& call) {
-  const auto op = ImageNormalize<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::ImageNormalize<float>::of(call);
   const int64_t period = kPeriodPixels * op.channels;
   float* const scale = op.workspace;  // (period) each
   float* const offset = scale + period;
@@ -118,13 +118,13 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kImageNormalize, "simd", run, workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kImageNormalize, "simd", run, workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuImageNormalize = kRows;
+constinit const exec::Implementations kCpuImageNormalize = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

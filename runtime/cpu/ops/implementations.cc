@@ -2,8 +2,8 @@
 
 namespace lockstep::cpu {
 
-std::span<const Implementations> all_implementations() {
-  static const Implementations all[] = {
+std::span<const exec::Implementations> all_implementations() {
+  static const exec::Implementations all[] = {
 #define OP(stem, Stem) kCpu##Stem,
 #include "runtime/graph/ops.def"
   };

@@ -5,10 +5,10 @@
 
 namespace lockstep::cpu {
 
-#define OP(stem, Stem) extern const Implementations kCpu##Stem;
+#define OP(stem, Stem) extern const exec::Implementations kCpu##Stem;
 #include "runtime/graph/ops.def"
 
 // Returns the implementations of all ops.
-std::span<const Implementations> all_implementations();
+std::span<const exec::Implementations> all_implementations();
 
 }  // namespace lockstep::cpu

@@ -20,7 +20,9 @@ namespace HWY_NAMESPACE {
 
 // Three passes over a row that stays in the first-level cache: the sum, the squared differences
 // from the mean (not E[x^2] - E[x]^2, which cancels), the output.
-void layer_norm_forward_kernel(const LayerNormForward<float>& op, int64_t begin, int64_t end) {
+void layer_norm_forward_kernel(const graph::LayerNormForward<float>& op,
+                               int64_t begin,
+                               int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
     const float* x = op.x + row * columns;
@@ -70,7 +72,7 @@ void layer_norm_forward_kernel(const LayerNormForward<float>& op, int64_t begin,
 
 // d_sum of rows [begin, end), and their contribution to d_gamma and d_beta in `partial`: (2,
 // columns), d_gamma first.
-void layer_norm_backward_kernel(const LayerNormBackward<float>& op,
+void layer_norm_backward_kernel(const graph::LayerNormBackward<float>& op,
                                 float* partial,
                                 int64_t begin,
                                 int64_t end) {
@@ -118,20 +120,20 @@ HWY_EXPORT(layer_norm_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = LayerNormForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::LayerNormForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = LayerNormBackward<float>::of(call);
+size_t backward_workspace_bytes(const graph::OpCall& call) {
+  const auto op = graph::LayerNormBackward<float>::of(call);
   return row_norm_parts(op.rows).count * 2 * op.columns * sizeof(float);
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = LayerNormBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::LayerNormBackward<float>::of(call);
   const RowParts parts = row_norm_parts(op.rows);
   float* const partial = op.workspace;  // (parts, 2, columns)
   const int64_t stride = 2 * op.columns;
@@ -143,14 +145,14 @@ void run_backward(const OpCall& call) {
   if (op.d_beta != nullptr) sum_parts(partial + op.columns, parts, stride, op.columns, op.d_beta);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kLayerNorm, "simd", run_forward},
-    {OpKind::kLayerNormBackward, "simd", run_backward, backward_workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kLayerNorm, "simd", run_forward},
+    {graph::OpKind::kLayerNormBackward, "simd", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuLayerNorm = kRows;
+constinit const exec::Implementations kCpuLayerNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -9,18 +9,19 @@
 namespace lockstep::cpu {
 namespace {
 
-bool uses_bf16x3(const OpCall& op) { return op.bf16x3(); }
+bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3(); }
 
 template <const LinearKernels& kKernels>
-size_t linear_workspace(const OpCall& op) {
-  const LinearShape shape = op.kind() == OpKind::kLinear ? LinearForward<float>::of(op).shape
-                                                         : LinearBackward<float>::of(op).shape;
+size_t linear_workspace(const graph::OpCall& op) {
+  const graph::LinearShape shape = op.kind() == graph::OpKind::kLinear
+                                       ? graph::LinearForward<float>::of(op).shape
+                                       : graph::LinearBackward<float>::of(op).shape;
   return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
 }
 
 template <const LinearKernels& kKernels>
-void run_linear(const OpCall& call) {
-  const auto op = LinearForward<float>::of(call);
+void run_linear(const graph::OpCall& call) {
+  const auto op = graph::LinearForward<float>::of(call);
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -31,8 +32,8 @@ void run_linear(const OpCall& call) {
 }
 
 template <const LinearKernels& kKernels>
-void run_linear_backward(const OpCall& call) {
-  const auto op = LinearBackward<float>::of(call);
+void run_linear_backward(const graph::OpCall& call) {
+  const auto op = graph::LinearBackward<float>::of(call);
   if (op.d_x != nullptr) {
     kKernels.backward_input(op);
     if (op.saved != nullptr)
@@ -46,23 +47,26 @@ void run_linear_backward(const OpCall& call) {
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kLinear,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kLinear,
      "bf16x3",
      run_linear<kLinearBf16x3>,
      linear_workspace<kLinearBf16x3>,
      uses_bf16x3},
-    {OpKind::kLinear, "gemm", run_linear<kLinear>, linear_workspace<kLinear>},
-    {OpKind::kLinearBackward,
+    {graph::OpKind::kLinear, "gemm", run_linear<kLinear>, linear_workspace<kLinear>},
+    {graph::OpKind::kLinearBackward,
      "bf16x3",
      run_linear_backward<kLinearBf16x3>,
      linear_workspace<kLinearBf16x3>,
      uses_bf16x3},
-    {OpKind::kLinearBackward, "gemm", run_linear_backward<kLinear>, linear_workspace<kLinear>},
+    {graph::OpKind::kLinearBackward,
+     "gemm",
+     run_linear_backward<kLinear>,
+     linear_workspace<kLinear>},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuLinear = kRows;
+constinit const exec::Implementations kCpuLinear = kRows;
 
 }  // namespace lockstep::cpu

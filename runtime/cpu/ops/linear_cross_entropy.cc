@@ -13,7 +13,7 @@
 namespace lockstep::cpu {
 namespace {
 
-using Op = LinearCrossEntropy<float>;
+using Op = graph::LinearCrossEntropy<float>;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -34,7 +34,7 @@ Workspace workspace_of(const Op& op) {
 }
 
 template <const LinearKernels& kKernels>
-size_t workspace_bytes(const OpCall& call) {
+size_t workspace_bytes(const graph::OpCall& call) {
   const auto op = Op::of(call);
   const int threads = compute_threads();
   // max over all chunk sizes: the number of counted rows is known only when the op runs
@@ -50,7 +50,7 @@ size_t workspace_bytes(const OpCall& call) {
 class CountedRows {
  public:
   // In training, restricts `op` to the counted rows; their x is copied into the memory of d_x.
-  CountedRows(Op& op, const LaneContext& lane, int32_t* memory)
+  CountedRows(Op& op, const graph::LaneContext& lane, int32_t* memory)
       : all_(op.shape.rows), inputs_(op.shape.inputs), rows_(memory) {
     if (op.d_x == nullptr) return;
     for (int64_t row = 0; row < std::min(all_, lane.valid_rows); ++row) {
@@ -88,7 +88,7 @@ class CountedRows {
 };
 
 template <const LinearKernels& kKernels>
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   auto op = Op::of(call);
   const Workspace at = workspace_of(op);
   auto* const logits = call.workspace<float>();
@@ -124,23 +124,23 @@ void run(const OpCall& call) {
 }
 
 // Rows of logits are padded only on GPUs.
-bool supports(const OpCall& call) {
-  const auto op = LinearCrossEntropy<float>::of(call);
+bool supports(const graph::OpCall& call) {
+  const auto op = graph::LinearCrossEntropy<float>::of(call);
   return op.attributes.stride == op.shape.outputs;
 }
-bool supports_bf16x3(const OpCall& call) { return call.bf16x3() && supports(call); }
+bool supports_bf16x3(const graph::OpCall& call) { return call.bf16x3() && supports(call); }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kLinearCrossEntropy,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kLinearCrossEntropy,
      "bf16x3",
      run<kLinearBf16x3>,
      workspace_bytes<kLinearBf16x3>,
      supports_bf16x3},
-    {OpKind::kLinearCrossEntropy, "gemm", run<kLinear>, workspace_bytes<kLinear>, supports},
+    {graph::OpKind::kLinearCrossEntropy, "gemm", run<kLinear>, workspace_bytes<kLinear>, supports},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuLinearCrossEntropy = kRows;
+constinit const exec::Implementations kCpuLinearCrossEntropy = kRows;
 
 }  // namespace lockstep::cpu

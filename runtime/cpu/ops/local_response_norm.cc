@@ -20,7 +20,7 @@ namespace HWY_NAMESPACE {
 
 // A row is processed in pieces that fit on the stack with the neighbours that they need.
 constexpr int64_t kPiece = 256;
-constexpr int64_t kHalo = kMaxNormChannels;
+constexpr int64_t kHalo = graph::kMaxNormChannels;
 
 // s^-beta. The usual 3/4 needs only square roots; any other exponent uses the C library.
 HWY_INLINE Vec inverse_power(Vec s, float beta) {
@@ -45,7 +45,7 @@ HWY_INLINE void copy_channels(
 
 // s of the channel whose window begins at `window`.
 template <typename Access>
-HWY_INLINE Vec window_scale(const LocalResponseNormAttributes& a,
+HWY_INLINE Vec window_scale(const graph::LocalResponseNormAttributes& a,
                             const float* window,
                             Access access) {
   Vec sum = hn::Zero(F32());
@@ -56,7 +56,7 @@ HWY_INLINE Vec window_scale(const LocalResponseNormAttributes& a,
   return hn::MulAdd(sum, set(a.alpha / static_cast<float>(a.size)), set(a.k));
 }
 
-void lrn_forward_kernel(const LocalResponseNormAttributes& a,
+void lrn_forward_kernel(const graph::LocalResponseNormAttributes& a,
                         int64_t channels,
                         const float* x,
                         float* y,
@@ -77,7 +77,7 @@ void lrn_forward_kernel(const LocalResponseNormAttributes& a,
   }
 }
 
-void lrn_backward_kernel(const LocalResponseNormAttributes& a,
+void lrn_backward_kernel(const graph::LocalResponseNormAttributes& a,
                          int64_t channels,
                          const float* d_y,
                          const float* x,
@@ -125,36 +125,36 @@ HWY_EXPORT(lrn_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = LocalResponseNormForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::LocalResponseNormForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_forward_kernel);
   parallel_for(op.rows, grain_rows(4 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.x, op.y, begin, end);
   });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = LocalResponseNormBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::LocalResponseNormBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_backward_kernel);
   parallel_for(op.rows, grain_rows(8 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.d_y, op.x, op.d_x, begin, end);
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLocalResponseNorm,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLocalResponseNorm,
      .name = "simd",
      .run = run_forward,
-     .supports = supports_window},
-    {.kind = OpKind::kLocalResponseNormBackward,
+     .supports = graph::supports_window},
+    {.kind = graph::OpKind::kLocalResponseNormBackward,
      .name = "simd",
      .run = run_backward,
-     .supports = supports_window},
+     .supports = graph::supports_window},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuLocalResponseNorm = kRows;
+constinit const exec::Implementations kCpuLocalResponseNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -44,20 +44,20 @@ void scaled(const float* x, float scale, float* y, int64_t n) {
 }
 
 // The workspace: h times the scale, then the workspace of the products.
-size_t scaled_bytes(const LoraSizes& sizes) {
+size_t scaled_bytes(const graph::LoraSizes& sizes) {
   return (static_cast<size_t>(sizes.rows * sizes.inner) * sizeof(float) + 63) / 64 * 64;
 }
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto sizes = LoraSizes::of(call.input_shape(LoraAddIn::kY),
-                                   call.input_shape(LoraAddIn::kH),
-                                   call.input_shape(LoraAddIn::kB));
-  const LoraAttributes& attributes = call.kind() == OpKind::kLoraAdd
-                                         ? *LoraAdd<float>::of(call).attributes
-                                         : *LoraAddBackward<float>::of(call).attributes;
+size_t workspace_bytes(const graph::OpCall& call) {
+  const auto sizes = graph::LoraSizes::of(call.input_shape(graph::LoraAddIn::kY),
+                                          call.input_shape(graph::LoraAddIn::kH),
+                                          call.input_shape(graph::LoraAddIn::kB));
+  const graph::LoraAttributes& attributes =
+      call.kind() == graph::OpKind::kLoraAdd ? *graph::LoraAdd<float>::of(call).attributes
+                                             : *graph::LoraAddBackward<float>::of(call).attributes;
   const int threads = compute_threads();
   int64_t products = 0;
-  for (const OutputRows& part : attributes.parts)
+  for (const graph::OutputRows& part : attributes.parts)
     products = std::max({products,
                          gemm_workspace_bytes(sizes.rows, part.rows, sizes.rank, threads),
                          gemm_workspace_bytes(sizes.rows, sizes.rank, part.rows, threads),
@@ -65,8 +65,8 @@ size_t workspace_bytes(const OpCall& call) {
   return scaled_bytes(sizes) + static_cast<size_t>(products);
 }
 
-void run(const OpCall& call) {
-  const auto op = LoraAdd<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::LoraAdd<float>::of(call);
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = call.workspace() + scaled_bytes(op.sizes);
@@ -76,7 +76,7 @@ void run(const OpCall& call) {
       std::copy(op.y + begin, op.y + end, op.out + begin);
     });
   }
-  for (const LoraPart& part : parts_of(*op.attributes, rank))
+  for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank))
     gemm({.rows = rows,
           .columns = part.rows,
           .depth = rank,
@@ -88,13 +88,13 @@ void run(const OpCall& call) {
          work);
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = LoraAddBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::LoraAddBackward<float>::of(call);
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = call.workspace() + scaled_bytes(op.sizes);
   if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, h, rows * inner);
-  for (const LoraPart& part : parts_of(*op.attributes, rank)) {
+  for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {
     if (op.d_b != nullptr)
       gemm({.rows = part.rows,
             .columns = rank,
@@ -119,14 +119,14 @@ void run_backward(const OpCall& call) {
   if (op.d_h != nullptr) scaled(op.d_h, op.attributes->scale, op.d_h, rows * inner);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kLoraAdd, "gemm", run, workspace_bytes},
-    {OpKind::kLoraAddBackward, "gemm", run_backward, workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kLoraAdd, "gemm", run, workspace_bytes},
+    {graph::OpKind::kLoraAddBackward, "gemm", run_backward, workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuLora = kRows;
+constinit const exec::Implementations kCpuLora = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -7,8 +7,8 @@
 namespace lockstep::cpu {
 namespace {
 
-void run(const OpCall& call) {
-  const auto op = PackedTokens::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::PackedTokens::of(call);
   for (int64_t row = 0; row < op.rows * op.batch; ++row) {
     const int32_t* const from = op.packed + row * op.time;
     const int64_t part = row % op.rows;
@@ -19,10 +19,10 @@ void run(const OpCall& call) {
   }
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "rows", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kPackedTokens, "rows", run}};
 
 }  // namespace
 
-constinit const Implementations kCpuPackedTokens = kRows;
+constinit const exec::Implementations kCpuPackedTokens = kRows;
 
 }  // namespace lockstep::cpu

@@ -38,13 +38,13 @@ HWY_INLINE void binary(size_t n, float* to, PointwiseOperand a, PointwiseOperand
 
 // A row of the table below: the function, and its expression for the vectors x and y.
 #define LOCKSTEP_UNARY(Function, expression) \
-  case PointwiseFunction::Function:          \
+  case graph::PointwiseFunction::Function:   \
     return unary(n, to, a, [](Vec x) HWY_ATTR { return expression; })
 #define LOCKSTEP_BINARY(Function, expression) \
-  case PointwiseFunction::Function:           \
+  case graph::PointwiseFunction::Function:    \
     return binary(n, to, a, b, [](Vec x, Vec y) HWY_ATTR { return expression; })
 
-HWY_NOINLINE void run_step(PointwiseFunction function,
+HWY_NOINLINE void run_step(graph::PointwiseFunction function,
                            size_t n,
                            float* to,
                            PointwiseOperand a,
@@ -97,7 +97,7 @@ HWY_NOINLINE void run_step(PointwiseFunction function,
     LOCKSTEP_BINARY(kAnd, truth(hn::And(is_true(x), is_true(y))));
     LOCKSTEP_BINARY(kOr, truth(hn::Or(is_true(x), is_true(y))));
     LOCKSTEP_BINARY(kXor, hn::Abs(hn::Sub(truth(is_true(x)), truth(is_true(y)))));
-    case PointwiseFunction::kWhere:
+    case graph::PointwiseFunction::kWhere:
       for (size_t i = 0; i < n; i += kVecLanes)
         hn::StoreU(hn::IfThenElse(is_true(load(a, i)), load(b, i), load(c, i)), F32(), to + i);
       return;
@@ -110,12 +110,12 @@ HWY_NOINLINE void run_step(PointwiseFunction function,
 
 // Runs the program on n elements, a multiple of the vector length. `values` are inputs, constants
 // and registers, by number; the last step writes to `result`.
-void run_program(const PointwiseCode& code,
+void run_program(const graph::PointwiseCode& code,
                  const PointwiseOperand* values,
                  size_t n,
                  float* result) {
   for (int s = 0; s < code.steps; ++s) {
-    const PointwiseStep& step = code.step[s];
+    const graph::PointwiseStep& step = code.step[s];
     // `values` also has the registers, which are written through the same pointers.
     float* const to = s + 1 == code.steps ? result : const_cast<float*>(values[step.to].at);
     run_step(step.function, n, to, values[step.a], values[step.b], values[step.c]);
@@ -123,11 +123,15 @@ void run_program(const PointwiseCode& code,
 }
 
 // Elements [first, first + n) of the block `at`; y has room for n elements only.
-void run_tail(
-    const PointwiseCode& code, const PointwiseOperand* at, size_t first, size_t n, float* y) {
-  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMaxConstants];
-  std::copy(at, at + PointwiseCode::kFirstConstant + code.constants, values);
-  alignas(64) float inputs[PointwiseCode::kMaxInputs][kVecLanes] = {};
+void run_tail(const graph::PointwiseCode& code,
+              const PointwiseOperand* at,
+              size_t first,
+              size_t n,
+              float* y) {
+  PointwiseOperand
+      values[graph::PointwiseCode::kFirstConstant + graph::PointwiseCode::kMaxConstants];
+  std::copy(at, at + graph::PointwiseCode::kFirstConstant + code.constants, values);
+  alignas(64) float inputs[graph::PointwiseCode::kMaxInputs][kVecLanes] = {};
   alignas(64) float result[kVecLanes];
   for (int k = 0; k < code.inputs; ++k) {
     for (size_t i = 0; i < n; ++i) inputs[k][i] = at[k].at[(first + i) & at[k].mask];
@@ -138,20 +142,21 @@ void run_tail(
 }
 
 // Blocks [begin, end).
-void pointwise_kernel(const PointwiseForward<float>& op,
+void pointwise_kernel(const graph::PointwiseForward<float>& op,
                       const PointwiseBlocks& blocks,
                       int64_t begin,
                       int64_t end) {
-  const PointwiseCode& code = *op.code;
+  const graph::PointwiseCode& code = *op.code;
   PointwiseInputs inputs(op, blocks);
-  alignas(64) float registers[PointwiseCode::kMaxRegisters][PointwiseBlocks::kElements];
-  alignas(64) float constants[PointwiseCode::kMaxConstants][kRowLanes];
+  alignas(64) float registers[graph::PointwiseCode::kMaxRegisters][PointwiseBlocks::kElements];
+  alignas(64) float constants[graph::PointwiseCode::kMaxConstants][kRowLanes];
   alignas(64) float integers[PointwiseBlocks::kElements];
-  PointwiseOperand values[PointwiseCode::kFirstConstant + PointwiseCode::kMaxConstants] = {};
+  PointwiseOperand
+      values[graph::PointwiseCode::kFirstConstant + graph::PointwiseCode::kMaxConstants] = {};
   for (int r = 0; r < code.registers; ++r) values[code.inputs + r] = {registers[r], ~size_t{0}};
   for (int k = 0; k < code.constants; ++k) {
     std::fill_n(constants[k], kRowLanes, code.constant[k]);
-    values[PointwiseCode::kFirstConstant + k] = {constants[k], 0};
+    values[graph::PointwiseCode::kFirstConstant + k] = {constants[k], 0};
   }
   const bool integer = op.y_type == DType::kI32;
   for (int64_t number = begin; number < end; ++number) {
@@ -163,7 +168,7 @@ void pointwise_kernel(const PointwiseForward<float>& op,
     if (full < n) run_tail(code, values, full, n - full, y + full);
     if (!integer) continue;
     auto* const to = static_cast<int32_t*>(op.y) + block.first;
-    for (size_t i = 0; i < n; ++i) to[i] = to_int32(integers[i]);
+    for (size_t i = 0; i < n; ++i) to[i] = graph::to_int32(integers[i]);
   }
 }
 
@@ -177,8 +182,8 @@ HWY_EXPORT(pointwise_kernel);
 
 namespace {
 
-void run(const OpCall& call) {
-  const auto op = PointwiseForward<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::PointwiseForward<float>::of(call);
   const PointwiseBlocks blocks(op.loops, op.n);
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_kernel);
   parallel_for(blocks.count(),
@@ -186,11 +191,11 @@ void run(const OpCall& call) {
                [&](int64_t begin, int64_t end) { kernel(op, blocks, begin, end); });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPointwise, "simd", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kPointwise, "simd", run}};
 
 }  // namespace
 
-constinit const Implementations kCpuPointwise = kRows;
+constinit const exec::Implementations kCpuPointwise = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

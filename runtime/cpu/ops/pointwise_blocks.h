@@ -27,7 +27,7 @@ class PointwiseBlocks {
  public:
   static constexpr int64_t kElements = 512;
 
-  PointwiseBlocks(const PointwiseLoops& loops, int64_t n)
+  PointwiseBlocks(const graph::PointwiseLoops& loops, int64_t n)
       : row_length_(loops.extents[loops.rank - 1]),
         rows_(row_length_ == 0 ? 0 : n / row_length_),
         rows_each_(std::max<int64_t>(1, kElements / std::max<int64_t>(1, row_length_))),
@@ -55,7 +55,7 @@ class PointwiseBlocks {
 // Inputs that are the same for all blocks are copied once.
 class PointwiseInputs {
  public:
-  PointwiseInputs(const PointwiseForward<float>& op, const PointwiseBlocks& blocks)
+  PointwiseInputs(const graph::PointwiseForward<float>& op, const PointwiseBlocks& blocks)
       : op_(op), blocks_(blocks), inner_(op.loops.rank - 1) {
     for (int k = 0; k < op.code->inputs; ++k) kinds_[k] = kind_of(k);
   }
@@ -79,7 +79,7 @@ class PointwiseInputs {
   enum class Kind { kScalar, kDense, kRow, kStrided };
 
   Kind kind_of(int k) const {
-    const PointwiseLoops& loops = op_.loops;
+    const graph::PointwiseLoops& loops = op_.loops;
     bool none = true, outer_none = true, all = true;
     int64_t dense_stride = 1;
     for (int d = inner_; d >= 0; --d) {
@@ -158,13 +158,13 @@ class PointwiseInputs {
     return {values_[k], ~size_t{0}};
   }
 
-  const PointwiseForward<float>& op_;
+  const graph::PointwiseForward<float>& op_;
   const PointwiseBlocks& blocks_;
   const int inner_;  // index of the innermost loop
   bool entered_ = false;
-  Kind kinds_[PointwiseCode::kMaxInputs];
-  const float* rows_at_[PointwiseCode::kMaxInputs];
-  alignas(64) float values_[PointwiseCode::kMaxInputs][PointwiseBlocks::kElements];
+  Kind kinds_[graph::PointwiseCode::kMaxInputs];
+  const float* rows_at_[graph::PointwiseCode::kMaxInputs];
+  alignas(64) float values_[graph::PointwiseCode::kMaxInputs][PointwiseBlocks::kElements];
 };
 
 }  // namespace lockstep::cpu

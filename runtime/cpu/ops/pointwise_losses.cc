@@ -21,7 +21,7 @@ namespace HWY_NAMESPACE {
 // The functions below compute one row and, in training, overwrite the predictions with their
 // gradient.
 template <bool kTrain>
-HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
+HWY_INLINE LossRow binary_row(const graph::PointwiseLoss<float>& op,
                               const float* logits,
                               const float* targets,
                               float* gradient,
@@ -57,7 +57,7 @@ HWY_INLINE LossRow binary_row(const PointwiseLoss<float>& op,
 }
 
 template <bool kTrain>
-HWY_INLINE LossRow squared_row(const PointwiseLoss<float>& op,
+HWY_INLINE LossRow squared_row(const graph::PointwiseLoss<float>& op,
                                const float* y,
                                const float* target,
                                float* gradient,
@@ -76,14 +76,16 @@ HWY_INLINE LossRow squared_row(const PointwiseLoss<float>& op,
 }
 
 template <bool kTrain>
-HWY_INLINE LossRow loss_row(const PointwiseLoss<float>& op, int64_t row, float gradient_scale) {
+HWY_INLINE LossRow loss_row(const graph::PointwiseLoss<float>& op,
+                            int64_t row,
+                            float gradient_scale) {
   const int64_t at = row * op.outputs;
   float* const gradient = kTrain ? op.gradient + at : nullptr;
   const auto of_kind = op.squared ? squared_row<kTrain> : binary_row<kTrain>;
   return of_kind(op, op.predictions + at, op.targets + at, gradient, gradient_scale);
 }
 
-void pointwise_loss_kernel(const PointwiseLoss<float>& op,
+void pointwise_loss_kernel(const graph::PointwiseLoss<float>& op,
                            int64_t valid_rows,
                            float gradient_scale,
                            LossRow* results,
@@ -110,29 +112,29 @@ HWY_EXPORT(pointwise_loss_kernel);
 
 namespace {
 
-size_t workspace_bytes(const OpCall& call) {
-  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
+size_t workspace_bytes(const graph::OpCall& call) {
+  return loss_workspace_bytes(graph::PointwiseLoss<float>::of(call).rows);
 }
 
-void run(const OpCall& call) {
-  const auto op = PointwiseLoss<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::PointwiseLoss<float>::of(call);
   auto* const results = call.workspace<LossRow>();
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel);
-  const LaneContext& lane = call.lane();
+  const graph::LaneContext& lane = call.lane();
   parallel_for(op.rows, grain_rows(op.outputs), [&](int64_t begin, int64_t end) {
     kernel(op, lane.valid_rows, lane.gradient_scale, results, begin, end);
   });
   sum_loss_rows(results, op.rows, op.statistics);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kBinaryCrossEntropy, "simd", run, workspace_bytes},
-    {OpKind::kMeanSquaredError, "simd", run, workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kBinaryCrossEntropy, "simd", run, workspace_bytes},
+    {graph::OpKind::kMeanSquaredError, "simd", run, workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuPointwiseLosses = kRows;
+constinit const exec::Implementations kCpuPointwiseLosses = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

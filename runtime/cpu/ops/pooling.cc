@@ -69,22 +69,22 @@ inline Interval adaptive(int64_t i, int64_t from, int64_t to) {
 }
 
 // Rows and columns that a window of average pooling covers.
-inline Interval mean_rows(const PoolShape& s, int64_t row) {
-  const PoolAttributes& w = s.window;
+inline Interval mean_rows(const graph::PoolShape& s, int64_t row) {
+  const graph::PoolAttributes& w = s.window;
   if (w.adaptive) return adaptive(row, s.out_height, s.height);
   return pixels_of(row, w.kernel.height, w.stride.height, w.padding.height, s.height);
 }
-inline Interval mean_columns(const PoolShape& s, int64_t column) {
-  const PoolAttributes& w = s.window;
+inline Interval mean_columns(const graph::PoolShape& s, int64_t column) {
+  const graph::PoolAttributes& w = s.window;
   if (w.adaptive) return adaptive(column, s.out_width, s.width);
   return pixels_of(column, w.kernel.width, w.stride.width, w.padding.width, s.width);
 }
 
 // The divisor of a window's sum.
-inline float window_area(const PoolShape& s, int64_t row, int64_t column) {
-  const PoolAttributes& w = s.window;
+inline float window_area(const graph::PoolShape& s, int64_t row, int64_t column) {
+  const graph::PoolAttributes& w = s.window;
   if (w.count_include_pad && !w.adaptive) {
-    const Extent2d behind = w.padding_behind();
+    const graph::Extent2d behind = w.padding_behind();
     return static_cast<float>(
         counted(row, w.kernel.height, w.stride.height, w.padding.height, s.height, behind.height) *
         counted(column, w.kernel.width, w.stride.width, w.padding.width, s.width, behind.width));
@@ -120,9 +120,13 @@ HWY_INLINE void store_taps(hn::Vec<Integers> taps, uint8_t* to, size_t count) {
 }
 
 // Rows [begin, end) of y, counted over all images.
-void max_pool_forward_kernel(
-    const PoolShape& s, const float* x, float* y, uint8_t* max_taps, int64_t begin, int64_t end) {
-  const PoolAttributes& w = s.window;
+void max_pool_forward_kernel(const graph::PoolShape& s,
+                             const float* x,
+                             float* y,
+                             uint8_t* max_taps,
+                             int64_t begin,
+                             int64_t end) {
+  const graph::PoolAttributes& w = s.window;
   const auto channels = static_cast<size_t>(s.channels);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
@@ -161,13 +165,13 @@ void max_pool_forward_kernel(
 }
 
 // Rows [begin, end) of d_x, counted over all images.
-void max_pool_backward_kernel(const PoolShape& s,
+void max_pool_backward_kernel(const graph::PoolShape& s,
                               const float* d_y,
                               const uint8_t* max_taps,
                               float* d_x,
                               int64_t begin,
                               int64_t end) {
-  const PoolAttributes& w = s.window;
+  const graph::PoolAttributes& w = s.window;
   const auto channels = static_cast<size_t>(s.channels);
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.height, h = row % s.height;
@@ -205,7 +209,7 @@ void max_pool_backward_kernel(const PoolShape& s,
 }
 
 void avg_pool_forward_kernel(
-    const PoolShape& s, const float* x, float* y, int64_t begin, int64_t end) {
+    const graph::PoolShape& s, const float* x, float* y, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
     const Interval rows = mean_rows(s, out_row);
@@ -228,8 +232,8 @@ void avg_pool_forward_kernel(
 }
 
 void avg_pool_backward_kernel(
-    const PoolShape& s, const float* d_y, float* d_x, int64_t begin, int64_t end) {
-  const PoolAttributes& w = s.window;
+    const graph::PoolShape& s, const float* d_y, float* d_x, int64_t begin, int64_t end) {
+  const graph::PoolAttributes& w = s.window;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.height, h = row % s.height;
     const Interval rows =
@@ -305,47 +309,47 @@ namespace {
 
 // Runs body(begin, end) over the rows of all images' outputs, or inputs.
 template <typename Body>
-void over_outputs(const PoolShape& s, Body&& body) {
+void over_outputs(const graph::PoolShape& s, Body&& body) {
   const int64_t work = s.window.kernel.height * s.window.kernel.width * s.out_width * s.channels;
   parallel_for(s.images * s.out_height, grain_rows(work), body);
 }
 template <typename Body>
-void over_inputs(const PoolShape& s, Body&& body) {
+void over_inputs(const graph::PoolShape& s, Body&& body) {
   parallel_for(s.images * s.height, grain_rows(s.width * s.channels), body);
 }
 
-void run_max_pool(const OpCall& call) {
-  const auto op = PoolForward<float>::of(call);
+void run_max_pool(const graph::OpCall& call) {
+  const auto op = graph::PoolForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel);
   over_outputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.x, op.y, op.place, begin, end);
   });
 }
 
-void run_max_pool_backward(const OpCall& call) {
-  const auto op = PoolBackward<float>::of(call);
+void run_max_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::PoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel);
   over_inputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.d_y, op.place, op.d_x, begin, end);
   });
 }
 
-void run_avg_pool(const OpCall& call) {
-  const auto op = PoolForward<float>::of(call);
+void run_avg_pool(const graph::OpCall& call) {
+  const auto op = graph::PoolForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel);
   over_outputs(op.shape,
                [&](int64_t begin, int64_t end) { kernel(op.shape, op.x, op.y, begin, end); });
 }
 
-void run_avg_pool_backward(const OpCall& call) {
-  const auto op = PoolBackward<float>::of(call);
+void run_avg_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::PoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel);
   over_inputs(op.shape,
               [&](int64_t begin, int64_t end) { kernel(op.shape, op.d_y, op.d_x, begin, end); });
 }
 
-void run_global_avg_pool(const OpCall& call) {
-  const auto op = GlobalAvgPoolForward<float>::of(call);
+void run_global_avg_pool(const graph::OpCall& call) {
+  const auto op = graph::GlobalAvgPoolForward<float>::of(call);
   // The work is also divided by channels, because a lane may have only one image.
   constexpr int64_t kChannels = 128;
   const int64_t parts = (op.channels + kChannels - 1) / kChannels;
@@ -365,26 +369,26 @@ void run_global_avg_pool(const OpCall& call) {
                });
 }
 
-void run_global_avg_pool_backward(const OpCall& call) {
-  const auto op = GlobalAvgPoolBackward<float>::of(call);
+void run_global_avg_pool_backward(const graph::OpCall& call) {
+  const auto op = graph::GlobalAvgPoolBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel);
   parallel_for(op.images * op.pixels, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.d_y, op.pixels, op.channels, begin, end, op.d_x);
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kMaxPool, "simd", run_max_pool},
-    {OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
-    {OpKind::kAvgPool, "simd", run_avg_pool},
-    {OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
-    {OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
-    {OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kMaxPool, "simd", run_max_pool},
+    {graph::OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
+    {graph::OpKind::kAvgPool, "simd", run_avg_pool},
+    {graph::OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
+    {graph::OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
+    {graph::OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuPooling = kRows;
+constinit const exec::Implementations kCpuPooling = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

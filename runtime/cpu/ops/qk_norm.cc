@@ -11,7 +11,7 @@
 namespace lockstep::cpu {
 namespace {
 
-void copy_rest(const QkNormRest<float>& rest) {
+void copy_rest(const graph::QkNormRest<float>& rest) {
   if (rest.from == rest.to) return;
   const int64_t count = rest.width - rest.first;
   parallel_for(rest.tokens, grain_rows(count), [&](int64_t begin, int64_t end) {
@@ -22,32 +22,32 @@ void copy_rest(const QkNormRest<float>& rest) {
   });
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = QkNormForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::QkNormForward<float>::of(call);
   rms_norm_forward(op.q);
   rms_norm_forward(op.k);
   copy_rest(op.rest);
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
-  const auto op = QkNormBackward<float>::of(call);
+size_t backward_workspace_bytes(const graph::OpCall& call) {
+  const auto op = graph::QkNormBackward<float>::of(call);
   return std::max(rms_norm_backward_workspace_bytes(op.q), rms_norm_backward_workspace_bytes(op.k));
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = QkNormBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::QkNormBackward<float>::of(call);
   rms_norm_backward(op.q);
   rms_norm_backward(op.k);
   copy_rest(op.rest);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kQkNorm, "simd", run_forward},
-    {OpKind::kQkNormBackward, "simd", run_backward, backward_workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kQkNorm, "simd", run_forward},
+    {graph::OpKind::kQkNormBackward, "simd", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuQkNorm = kRows;
+constinit const exec::Implementations kCpuQkNorm = kRows;
 
 }  // namespace lockstep::cpu

@@ -167,10 +167,10 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
       });
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = RearrangeForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::RearrangeForward<float>::of(call);
   if (!op.view.reads_everywhere()) {
-    const bool is_integer = call.input_dtype(RearrangeIn::kX) == DType::kI32;
+    const bool is_integer = call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
     const float word =
         is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
     fill(op.y, op.view.elements(), word);
@@ -191,8 +191,8 @@ void run_forward(const OpCall& call) {
   copy_elements(all, op.x, op.y);
 }
 
-void run_reshape(const OpCall& call) {
-  const auto op = Reshape<float>::of(call);
+void run_reshape(const graph::OpCall& call) {
+  const auto op = graph::Reshape<float>::of(call);
   if (op.x == op.y) return;
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) {
     std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(float));
@@ -218,11 +218,11 @@ struct SumParts {
   }
 };
 
-using Backward = RearrangeBackward<float, float>;
+using Backward = graph::RearrangeBackward<float, float>;
 
 // The terms as loops that move only in d_y.
-StridedLoops loops_of(const ViewTerms& terms) {
-  StridedLoops all{View()};
+StridedLoops loops_of(const graph::ViewTerms& terms) {
+  StridedLoops all{graph::View()};
   for (int d = 0; d < terms.rank; ++d)
     all.loops[all.rank++] = {terms.loops[d].count, terms.loops[d].stride, 0};
   return all;
@@ -312,13 +312,13 @@ void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
   });
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
+size_t backward_workspace_bytes(const graph::OpCall& call) {
   const auto op = Backward::of(call);
   const Sums sums(op);
   return sums.parts.count <= 1 ? 0 : sums.parts.count * sums.outputs.elements() * sizeof(float);
 }
 
-void run_backward(const OpCall& call) {
+void run_backward(const graph::OpCall& call) {
   const auto op = Backward::of(call);
   if (!op.accumulate && !op.view.reads_everywhere()) fill(op.d_x, op.view.elements(), 0.0f);
   const Sums sums(op);
@@ -352,15 +352,15 @@ void run_backward(const OpCall& call) {
       });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRearrange, "copies", run_forward},
-    {OpKind::kReshape, "copy", run_reshape},
-    {OpKind::kRearrangeBackward, "sums", run_backward, backward_workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRearrange, "copies", run_forward},
+    {graph::OpKind::kReshape, "copy", run_reshape},
+    {graph::OpKind::kRearrangeBackward, "sums", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuRearrange = kRows;
+constinit const exec::Implementations kCpuRearrange = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

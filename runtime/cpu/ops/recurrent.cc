@@ -15,7 +15,7 @@ namespace lockstep::cpu {
 
 // A forward step of one direction; rows are samples.
 struct RecurrentStep {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden;
   const float *h_before, *c_before;  // (N, H) or null: zeros
   float* gates;                      // (N, S H): sums of the products, replaced by the gates
@@ -25,7 +25,7 @@ struct RecurrentStep {
 
 // A backward step of one direction.
 struct RecurrentStepBackward {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden;
   const float *h_before, *c_before;
   const float *gates, *cells, *y;
@@ -54,14 +54,14 @@ HWY_INLINE Vec load_or_zero(Access access, const float* from, int64_t at) {
 }
 
 void recurrent_step_kernel(const RecurrentStep& s, int64_t begin, int64_t end) {
-  const int64_t hidden = s.hidden, columns = slots_of(s.cell) * hidden;
+  const int64_t hidden = s.hidden, columns = graph::slots_of(s.cell) * hidden;
   for (int64_t n = begin; n < end; ++n) {
     float* const v = s.gates + n * columns;
     for_each_vector(static_cast<size_t>(hidden), [&](size_t i, auto access) HWY_ATTR {
       const int64_t at = n * hidden + static_cast<int64_t>(i);
       const auto slot = [&](int64_t number) { return v + number * hidden + i; };
       switch (s.cell) {
-        case Cell::kLstm: {
+        case graph::Cell::kLstm: {
           const Vec in = sigmoid(access.load(slot(0))).value;
           const Vec out = sigmoid(access.load(slot(1))).value;
           const Vec forget = sigmoid(access.load(slot(2))).value;
@@ -74,7 +74,7 @@ void recurrent_step_kernel(const RecurrentStep& s, int64_t begin, int64_t end) {
           access.store(c, s.cells + at);
           return access.store(hn::Mul(out, tanh(c)), s.y + at);
         }
-        case Cell::kGru: {
+        case graph::Cell::kGru: {
           const Vec z = sigmoid(access.load(slot(0))).value;
           const Vec r = sigmoid(access.load(slot(1))).value;
           const Vec n_gate = tanh(hn::MulAdd(r, access.load(slot(2)), access.load(slot(3))));
@@ -84,15 +84,16 @@ void recurrent_step_kernel(const RecurrentStep& s, int64_t begin, int64_t end) {
           access.store(n_gate, slot(3));
           return access.store(hn::MulAdd(z, apart, n_gate), s.y + at);
         }
-        case Cell::kTanh: return access.store(tanh(access.load(slot(0))), s.y + at);
-        case Cell::kRelu: return access.store(at_least(0.0f, access.load(slot(0))), s.y + at);
+        case graph::Cell::kTanh: return access.store(tanh(access.load(slot(0))), s.y + at);
+        case graph::Cell::kRelu:
+          return access.store(at_least(0.0f, access.load(slot(0))), s.y + at);
       }
     });
   }
 }
 
 void recurrent_step_backward_kernel(const RecurrentStepBackward& s, int64_t begin, int64_t end) {
-  const int64_t hidden = s.hidden, columns = slots_of(s.cell) * hidden;
+  const int64_t hidden = s.hidden, columns = graph::slots_of(s.cell) * hidden;
   const Vec one = set(1.0f);
   // The derivatives of tanh and sigmoid, from their values.
   const auto tanh_slope = [&](Vec value) HWY_ATTR { return hn::NegMulAdd(value, value, one); };
@@ -108,7 +109,7 @@ void recurrent_step_backward_kernel(const RecurrentStepBackward& s, int64_t begi
                                 HWY_ATTR { access.store(d, s.d_gates + first + number * hidden); };
       const Vec d_h = hn::Add(access.load(s.d_h + at), load_or_zero(access, s.d_y, at));
       switch (s.cell) {
-        case Cell::kLstm: {
+        case graph::Cell::kLstm: {
           const Vec in = gate(0), out = gate(1), forget = gate(2), g = gate(3);
           const Vec squashed = tanh(access.load(s.cells + at));
           const Vec own = hn::Add(access.load(s.d_c + at), load_or_zero(access, s.d_cells, at));
@@ -120,7 +121,7 @@ void recurrent_step_backward_kernel(const RecurrentStepBackward& s, int64_t begi
           set_gate(3, hn::Mul(hn::Mul(d_c, in), tanh_slope(g)));
           return access.store(hn::Mul(d_c, forget), s.d_c + at);
         }
-        case Cell::kGru: {
+        case graph::Cell::kGru: {
           const Vec z = gate(0), r = gate(1), q = gate(2), n_gate = gate(3);
           const Vec apart = hn::Sub(load_or_zero(access, s.h_before, at), n_gate);
           const Vec d_n = hn::Mul(hn::Mul(d_h, hn::Sub(one, z)), tanh_slope(n_gate));
@@ -130,8 +131,9 @@ void recurrent_step_backward_kernel(const RecurrentStepBackward& s, int64_t begi
           set_gate(3, d_n);
           return access.store(hn::Mul(d_h, z), s.d_h + at);
         }
-        case Cell::kTanh: return set_gate(0, hn::Mul(d_h, tanh_slope(access.load(s.y + at))));
-        case Cell::kRelu:
+        case graph::Cell::kTanh:
+          return set_gate(0, hn::Mul(d_h, tanh_slope(access.load(s.y + at))));
+        case graph::Cell::kRelu:
           return set_gate(0,
                           hn::IfThenElseZero(hn::Gt(access.load(s.y + at), hn::Zero(F32())), d_h));
       }
@@ -150,14 +152,14 @@ HWY_EXPORT(recurrent_step_backward_kernel);
 
 namespace {
 
-using Forward = RecurrentForward<float>;
-using Backward = RecurrentBackward<float>;
+using Forward = graph::RecurrentForward<float>;
+using Backward = graph::RecurrentBackward<float>;
 
 // Initialises v, before the products, with the biases or zeros.
 void fill_biases(const Forward& op) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const int64_t hidden = s.hidden, rows = s.gate_rows(), columns = s.slot_columns();
-  const bool gru = s.attributes.cell == Cell::kGru;
+  const bool gru = s.attributes.cell == graph::Cell::kGru;
   parallel_for(
       s.directions * s.times * s.batch, grain_rows(columns), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
@@ -178,8 +180,8 @@ void fill_biases(const Forward& op) {
 }
 
 // v += x w^T for all times of a direction.
-Gemm input_product(const Forward& op, int64_t direction, const RecurrentRows& rows) {
-  const RecurrentShape& s = op.shape;
+Gemm input_product(const Forward& op, int64_t direction, const graph::RecurrentRows& rows) {
+  const graph::RecurrentShape& s = op.shape;
   const float* const w = op.w + (direction * s.gate_rows() + rows.weights) * s.features;
   return {.rows = s.times * s.batch,
           .columns = rows.count,
@@ -193,7 +195,7 @@ Gemm input_product(const Forward& op, int64_t direction, const RecurrentRows& ro
 
 // v += h r^T for one time.
 Gemm state_product(const Forward& op, int64_t direction, const float* h, int64_t time) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   return {.rows = s.batch,
           .columns = s.gate_rows(),
           .depth = s.hidden,
@@ -208,22 +210,22 @@ size_t bytes_of(const Gemm& g) {
   return static_cast<size_t>(gemm_workspace_bytes(g.rows, g.columns, g.depth, compute_threads()));
 }
 
-size_t forward_workspace_bytes(const OpCall& call) {
+size_t forward_workspace_bytes(const graph::OpCall& call) {
   const auto op = Forward::of(call);
-  RecurrentRows rows[2];
+  graph::RecurrentRows rows[2];
   size_t max_bytes = bytes_of(state_product(op, 0, nullptr, 0));
-  for (int i = 0; i < recurrent_input_rows(op.shape, rows); ++i)
+  for (int i = 0; i < graph::recurrent_input_rows(op.shape, rows); ++i)
     max_bytes = std::max(max_bytes, bytes_of(input_product(op, 0, rows[i])));
   return max_bytes;
 }
 
-void run_forward(const OpCall& call) {
+void run_forward(const graph::OpCall& call) {
   const auto op = Forward::of(call);
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const auto kernel = HWY_DYNAMIC_DISPATCH(recurrent_step_kernel);
   fill_biases(op);
-  RecurrentRows rows[2];
-  const int parts = recurrent_input_rows(s, rows);
+  graph::RecurrentRows rows[2];
+  const int parts = graph::recurrent_input_rows(s, rows);
   for (int64_t d = 0; d < s.directions; ++d) {
     for (int i = 0; i < parts; ++i) gemm(input_product(op, d, rows[i]), op.workspace);
     for (int64_t step = 0; step < s.times; ++step) {
@@ -255,10 +257,10 @@ struct BackwardWorkspace {
         d_c(d_h + op.shape.states()),
         products(op.workspace + products_offset(op.shape)) {}
 
-  static int64_t gates_elements(const RecurrentShape& s) {
+  static int64_t gates_elements(const graph::RecurrentShape& s) {
     return s.directions * s.times * s.batch * s.slot_columns();
   }
-  static size_t products_offset(const RecurrentShape& s) {
+  static size_t products_offset(const graph::RecurrentShape& s) {
     const auto bytes = static_cast<size_t>(gates_elements(s) + 2 * s.states()) * sizeof(float);
     return (bytes + 63) / 64 * 64;
   }
@@ -276,7 +278,7 @@ GemmOperand gates_operand(
 
 // d_h = or += d_v r for one time.
 Gemm state_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d, int64_t time) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   return {.rows = s.batch,
           .columns = s.hidden,
           .depth = s.gate_rows(),
@@ -284,15 +286,15 @@ Gemm state_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d
           .b = {op.r + d * s.gate_rows() * s.hidden, s.hidden},
           .c = work.d_h,
           .c_stride = s.hidden,
-          .accumulate = s.attributes.cell == Cell::kGru};
+          .accumulate = s.attributes.cell == graph::Cell::kGru};
 }
 
 // d_x = or += d_v w for all times.
 Gemm input_gradient(const Backward& op,
                     const BackwardWorkspace& work,
                     int64_t d,
-                    const RecurrentRows& rows) {
-  const RecurrentShape& s = op.shape;
+                    const graph::RecurrentRows& rows) {
+  const graph::RecurrentShape& s = op.shape;
   return {.rows = s.times * s.batch,
           .columns = s.features,
           .depth = rows.count,
@@ -307,8 +309,8 @@ Gemm input_gradient(const Backward& op,
 Gemm input_weight_gradient(const Backward& op,
                            const BackwardWorkspace& work,
                            int64_t d,
-                           const RecurrentRows& rows) {
-  const RecurrentShape& s = op.shape;
+                           const graph::RecurrentRows& rows) {
+  const graph::RecurrentShape& s = op.shape;
   const int64_t first = (d * s.gate_rows() + rows.weights) * s.features;
   return {.rows = rows.count,
           .columns = s.features,
@@ -329,7 +331,7 @@ Gemm state_weight_gradient(const Backward& op,
                            int64_t count,
                            const float* h,
                            bool accumulate) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   return {.rows = s.gate_rows(),
           .columns = s.hidden,
           .depth = count * s.batch,
@@ -340,17 +342,17 @@ Gemm state_weight_gradient(const Backward& op,
           .accumulate = accumulate};
 }
 
-size_t backward_workspace_bytes(const OpCall& call) {
+size_t backward_workspace_bytes(const graph::OpCall& call) {
   const auto op = Backward::of(call);
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
-  RecurrentRows rows[2];
+  graph::RecurrentRows rows[2];
   size_t max_bytes = bytes_of(state_gradient(op, work, 0, 0));
   // A product with a smaller depth may need more workspace.
   for (const int64_t times : {s.times - 1, int64_t{1}})
     max_bytes =
         std::max(max_bytes, bytes_of(state_weight_gradient(op, work, 0, 0, times, nullptr, false)));
-  for (int i = 0; i < recurrent_input_rows(s, rows); ++i) {
+  for (int i = 0; i < graph::recurrent_input_rows(s, rows); ++i) {
     max_bytes = std::max({max_bytes,
                           bytes_of(input_gradient(op, work, 0, rows[i])),
                           bytes_of(input_weight_gradient(op, work, 0, rows[i]))});
@@ -360,7 +362,7 @@ size_t backward_workspace_bytes(const OpCall& call) {
 
 // The steps of a direction, last one first; leaves the gradients of its initial states.
 void run_steps_backward(const Backward& op, const BackwardWorkspace& work, int64_t d) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const auto kernel = HWY_DYNAMIC_DISPATCH(recurrent_step_backward_kernel);
   std::fill_n(work.d_h, 2 * s.states(), 0.0f);
   for (int64_t step = s.times - 1; step >= 0; --step) {
@@ -393,7 +395,7 @@ void run_steps_backward(const Backward& op, const BackwardWorkspace& work, int64
 
 // Except for a direction's first step, the h before each step are contiguous, parallel to d_gates.
 void add_state_weight_gradient(const Backward& op, const BackwardWorkspace& work, int64_t d) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const int64_t later = s.is_reverse(d) ? 0 : 1, before = 1 - later;
   gemm(state_weight_gradient(op,
                              work,
@@ -412,10 +414,10 @@ void add_state_weight_gradient(const Backward& op, const BackwardWorkspace& work
 // For each direction and column of d_gates, the sum over times and samples, in their order.
 void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
   constexpr int64_t kColumns = 64;  // summed at a time
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const int64_t rows = s.gate_rows(), columns = s.slot_columns(), length = s.times * s.batch;
   const int64_t blocks = (columns + kColumns - 1) / kColumns;
-  const bool gru = s.attributes.cell == Cell::kGru;
+  const bool gru = s.attributes.cell == graph::Cell::kGru;
   const auto put = [&](float& to, double sum) {
     to = static_cast<float>(op.accumulate_bias ? to + sum : sum);
   };
@@ -440,12 +442,12 @@ void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
       });
 }
 
-void run_backward(const OpCall& call) {
+void run_backward(const graph::OpCall& call) {
   const auto op = Backward::of(call);
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
-  RecurrentRows rows[2];
-  const int parts = recurrent_input_rows(s, rows);
+  graph::RecurrentRows rows[2];
+  const int parts = graph::recurrent_input_rows(s, rows);
   for (int64_t d = 0; d < s.directions; ++d) {
     run_steps_backward(op, work, d);
     for (int i = 0; i < parts; ++i) {
@@ -457,14 +459,14 @@ void run_backward(const OpCall& call) {
   if (op.d_bias != nullptr) add_bias_gradient(op, work);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRecurrent, "gemm", run_forward, forward_workspace_bytes},
-    {OpKind::kRecurrentBackward, "gemm", run_backward, backward_workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRecurrent, "gemm", run_forward, forward_workspace_bytes},
+    {graph::OpKind::kRecurrentBackward, "gemm", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuRecurrent = kRows;
+constinit const exec::Implementations kCpuRecurrent = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

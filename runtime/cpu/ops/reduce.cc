@@ -25,7 +25,7 @@ namespace lockstep::cpu {
 struct RowReduceParts {
   static constexpr int64_t kElements = 4096;
 
-  explicit RowReduceParts(const ReduceDimensions& reduced)
+  explicit RowReduceParts(const graph::ReduceDimensions& reduced)
       : run(reduced.extents[reduced.rank - 1]),
         all_runs(reduced.count / run),
         runs(std::max<int64_t>(1, kElements / run)),
@@ -38,7 +38,7 @@ struct RowReduceParts {
 // The division of results by columns: parts of at least 16 rows, which keep all threads busy and
 // the sum of many rows accurate.
 struct ColumnParts {
-  explicit ColumnParts(const ReduceLoops& loops)
+  explicit ColumnParts(const graph::ReduceLoops& loops)
       : columns(loops.kept.extents[loops.kept.rank - 1]),
         groups(columns == 0 ? 0 : loops.kept.count / columns),
         rows(loops.reduced.count),
@@ -82,18 +82,18 @@ struct MinOf {
 };
 
 template <typename Body>
-HWY_INLINE void with_kind(ReduceKind kind, Body&& body) {
+HWY_INLINE void with_kind(graph::ReduceKind kind, Body&& body) {
   switch (kind) {
-    case ReduceKind::kSum:
-    case ReduceKind::kMean: return body(SumOf());
-    case ReduceKind::kMax: return body(MaxOf());
-    case ReduceKind::kMin: return body(MinOf());
-    case ReduceKind::kProduct: return body(ProductOf());
+    case graph::ReduceKind::kSum:
+    case graph::ReduceKind::kMean: return body(SumOf());
+    case graph::ReduceKind::kMax: return body(MaxOf());
+    case graph::ReduceKind::kMin: return body(MinOf());
+    case graph::ReduceKind::kProduct: return body(ProductOf());
   }
 }
 
-HWY_INLINE float divided(const ReduceForward<float>& op, double value) {
-  if (op.kind == ReduceKind::kMean) value /= static_cast<double>(op.loops.reduced.count);
+HWY_INLINE float divided(const graph::ReduceForward<float>& op, double value) {
+  if (op.kind == graph::ReduceKind::kMean) value /= static_cast<double>(op.loops.reduced.count);
   return static_cast<float>(value);
 }
 
@@ -101,7 +101,10 @@ HWY_INLINE float divided(const ReduceForward<float>& op, double value) {
 
 // Writes the parts [begin, end) of all results, in order, to `sums`; each is reduced in 16 virtual
 // lanes.
-void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t begin, int64_t end) {
+void reduce_rows_kernel(const graph::ReduceForward<float>& op,
+                        float* sums,
+                        int64_t begin,
+                        int64_t end) {
   const RowReduceParts parts(op.loops.reduced);
   const bool one_part = parts.count == 1;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
@@ -141,8 +144,11 @@ void reduce_rows_kernel(const ReduceForward<float>& op, float* sums, int64_t beg
 }
 
 // Results [begin, end) from their parts.
-void combine_rows_kernel(
-    const ReduceForward<float>& op, const float* sums, float* y, int64_t begin, int64_t end) {
+void combine_rows_kernel(const graph::ReduceForward<float>& op,
+                         const float* sums,
+                         float* y,
+                         int64_t begin,
+                         int64_t end) {
   const int64_t count = RowReduceParts(op.loops.reduced).count;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
@@ -179,8 +185,8 @@ HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf b
 }
 
 // Divides each row of `to` if it is a mean.
-HWY_INLINE void divide(const ReduceForward<float>& op, float* to, int64_t columns) {
-  if (op.kind != ReduceKind::kMean) return;
+HWY_INLINE void divide(const graph::ReduceForward<float>& op, float* to, int64_t columns) {
+  if (op.kind != graph::ReduceKind::kMean) return;
   const Vec count = set(static_cast<float>(op.loops.reduced.count));
   for_each_vector(static_cast<size_t>(columns), [&](size_t i, auto access) HWY_ATTR {
     access.store(hn::Div(access.load(to + i), count), to + i);
@@ -188,7 +194,7 @@ HWY_INLINE void divide(const ReduceForward<float>& op, float* to, int64_t column
 }
 
 // Writes parts [begin, end) of all groups, in order, to `sums` (groups, parts, columns).
-void reduce_columns_kernel(const ReduceForward<float>& op,
+void reduce_columns_kernel(const graph::ReduceForward<float>& op,
                            float* sums,
                            int64_t begin,
                            int64_t end) {
@@ -208,8 +214,11 @@ void reduce_columns_kernel(const ReduceForward<float>& op,
 }
 
 // Groups [begin, end) from their parts.
-void combine_columns_kernel(
-    const ReduceForward<float>& op, const float* sums, float* y, int64_t begin, int64_t end) {
+void combine_columns_kernel(const graph::ReduceForward<float>& op,
+                            const float* sums,
+                            float* y,
+                            int64_t begin,
+                            int64_t end) {
   const ColumnParts parts(op.loops);
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t group = begin; group < end; ++group) {
@@ -236,15 +245,15 @@ HWY_EXPORT(combine_columns_kernel);
 
 namespace {
 
-size_t workspace_bytes(const OpCall& call) {
-  const auto op = ReduceForward<float>::of(call);
+size_t workspace_bytes(const graph::OpCall& call) {
+  const auto op = graph::ReduceForward<float>::of(call);
   const int64_t parts =
       op.loops.by_rows() ? RowReduceParts(op.loops.reduced).count : ColumnParts(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
 
 template <typename Parts, typename Reduce, typename Combine>
-void run_parts(const ReduceForward<float>& op,
+void run_parts(const graph::ReduceForward<float>& op,
                const Parts& parts,
                int64_t results,  // groups of `columns`
                int64_t part_elements,
@@ -262,8 +271,8 @@ void run_parts(const ReduceForward<float>& op,
   });
 }
 
-void run(const OpCall& call) {
-  const auto op = ReduceForward<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::ReduceForward<float>::of(call);
   if (op.loops.by_rows()) {
     const RowReduceParts parts(op.loops.reduced);
     run_parts(op,
@@ -285,11 +294,11 @@ void run(const OpCall& call) {
   }
 }
 
-constexpr Implementation kRows[] = {{OpKind::kReduce, "simd", run, workspace_bytes}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kReduce, "simd", run, workspace_bytes}};
 
 }  // namespace
 
-constinit const Implementations kCpuReduce = kRows;
+constinit const exec::Implementations kCpuReduce = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -16,15 +16,15 @@ namespace HWY_NAMESPACE {
 
 // Rows [begin, end) of y, counted over all images. Pixels with weight 0 are not read, because they
 // may not be finite.
-void resize_forward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t end) {
+void resize_forward_kernel(const graph::ResizeCall<float>& op, int64_t begin, int64_t end) {
   const int64_t line = op.width * op.channels;
   for (int64_t row = begin; row < end; ++row) {
-    const ResizeRead down = op.reads_down[row % op.out_height];
+    const graph::ResizeRead down = op.reads_down[row % op.out_height];
     const float* const image = op.from + row / op.out_height * op.height * line;
     const float* const rows[] = {image + down.first * line, image + down.second * line};
     const float down_weights[] = {1 - down.weight, down.weight};
     for (int64_t column = 0; column < op.out_width; ++column) {
-      const ResizeRead across = op.reads_across[column];
+      const graph::ResizeRead across = op.reads_across[column];
       const int64_t offsets[] = {across.first * op.channels, across.second * op.channels};
       const float across_weights[] = {1 - across.weight, across.weight};
       const float* taps[4];
@@ -49,21 +49,21 @@ void resize_forward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t e
 }
 
 // Rows [begin, end) of d_x, counted over all images.
-void resize_backward_kernel(const ResizeCall<float>& op, int64_t begin, int64_t end) {
+void resize_backward_kernel(const graph::ResizeCall<float>& op, int64_t begin, int64_t end) {
   const int64_t line = op.out_width * op.channels;
   for (int64_t row = begin; row < end; ++row) {
     const auto h = static_cast<int32_t>(row % op.height);
     const float* const image = op.from + row / op.height * op.out_height * line;
-    const ResizeReaders rows = op.readers_down[h];
+    const graph::ResizeReaders rows = op.readers_down[h];
     for (int32_t w = 0; w < op.width; ++w) {
-      const ResizeReaders columns = op.readers_across[w];
+      const graph::ResizeReaders columns = op.readers_across[w];
       float* const to = op.to + (row * op.width + w) * op.channels;
       for_each_vector(static_cast<size_t>(op.channels), [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());
         for (int32_t i = rows.begin; i < rows.end; ++i) {
-          const float down = resize_weight(op.reads_down[i], h);
+          const float down = graph::resize_weight(op.reads_down[i], h);
           for (int32_t j = columns.begin; j < columns.end; ++j) {
-            const float weight = down * resize_weight(op.reads_across[j], w);
+            const float weight = down * graph::resize_weight(op.reads_across[j], w);
             if (weight == 0) continue;
             sum = hn::MulAdd(set(weight), access.load(image + i * line + j * op.channels + c), sum);
           }
@@ -85,30 +85,30 @@ HWY_EXPORT(resize_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = ResizeCall<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::ResizeCall<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_forward_kernel);
   parallel_for(op.images * op.out_height,
                grain_rows(op.out_width * op.channels),
                [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = ResizeCall<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::ResizeCall<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_backward_kernel);
   parallel_for(op.images * op.height,
                grain_rows(op.width * op.channels),
                [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kResize, "simd", run_forward},
-    {OpKind::kResizeBackward, "simd", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kResize, "simd", run_forward},
+    {graph::OpKind::kResizeBackward, "simd", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuResize = kRows;
+constinit const exec::Implementations kCpuResize = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

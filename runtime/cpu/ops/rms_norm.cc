@@ -19,7 +19,7 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows [begin, end). Each is read from memory once, and then again from the first-level cache.
-void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int64_t end) {
+void rms_norm_forward_kernel(const graph::RmsNormForward<float>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = op.places.begin(row, columns);
@@ -52,7 +52,7 @@ void rms_norm_forward_kernel(const RmsNormForward<float>& op, int64_t begin, int
 }
 
 // d_sum of rows [begin, end), and their contribution to d_gamma in `partial` (columns).
-void rms_norm_backward_kernel(const RmsNormBackward<float>& op,
+void rms_norm_backward_kernel(const graph::RmsNormBackward<float>& op,
                               float* partial,
                               int64_t begin,
                               int64_t end) {
@@ -93,17 +93,17 @@ namespace lockstep::cpu {
 HWY_EXPORT(rms_norm_forward_kernel);
 HWY_EXPORT(rms_norm_backward_kernel);
 
-void rms_norm_forward(const RmsNormForward<float>& op) {
+void rms_norm_forward(const graph::RmsNormForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-size_t rms_norm_backward_workspace_bytes(const RmsNormBackward<float>& op) {
+size_t rms_norm_backward_workspace_bytes(const graph::RmsNormBackward<float>& op) {
   return row_norm_parts(op.rows).count * op.columns * sizeof(float);
 }
 
-void rms_norm_backward(const RmsNormBackward<float>& op) {
+void rms_norm_backward(const graph::RmsNormBackward<float>& op) {
   const RowParts parts = row_norm_parts(op.rows);
   float* const partial = op.workspace;  // (parts, columns)
   const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_backward_kernel);
@@ -115,20 +115,24 @@ void rms_norm_backward(const RmsNormBackward<float>& op) {
 
 namespace {
 
-void run_forward(const OpCall& call) { rms_norm_forward(RmsNormForward<float>::of(call)); }
-void run_backward(const OpCall& call) { rms_norm_backward(RmsNormBackward<float>::of(call)); }
-size_t backward_workspace_bytes(const OpCall& call) {
-  return rms_norm_backward_workspace_bytes(RmsNormBackward<float>::of(call));
+void run_forward(const graph::OpCall& call) {
+  rms_norm_forward(graph::RmsNormForward<float>::of(call));
+}
+void run_backward(const graph::OpCall& call) {
+  rms_norm_backward(graph::RmsNormBackward<float>::of(call));
+}
+size_t backward_workspace_bytes(const graph::OpCall& call) {
+  return rms_norm_backward_workspace_bytes(graph::RmsNormBackward<float>::of(call));
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRmsNorm, "simd", run_forward},
-    {OpKind::kRmsNormBackward, "simd", run_backward, backward_workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRmsNorm, "simd", run_forward},
+    {graph::OpKind::kRmsNormBackward, "simd", run_backward, backward_workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuRmsNorm = kRows;
+constinit const exec::Implementations kCpuRmsNorm = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -64,7 +64,7 @@ HWY_INLINE void rotate_head(
 }
 
 // Rows [begin, end) of the B * T rows.
-void rotary_kernel(const Rotation<float>& op, int64_t begin, int64_t end) {
+void rotary_kernel(const graph::Rotation<float>& op, int64_t begin, int64_t end) {
   const int64_t pairs = op.pairs(), head_size = op.attributes.head_size;
   const int64_t rotary_size = op.attributes.rotary_size;
   const int64_t rotated_columns = op.attributes.rotated_heads * head_size;
@@ -103,7 +103,7 @@ constexpr int64_t kAngleCost = 32;
 
 // Rows [begin, end) of the tables. Compiled once, for any CPU, so that all instruction sets get the
 // same bits.
-void fill_tables(const Rotation<float>& op, int64_t begin, int64_t end) {
+void fill_tables(const graph::Rotation<float>& op, int64_t begin, int64_t end) {
   const int64_t pairs = op.pairs();
   for (int64_t row = begin; row < end; ++row) {
     const auto position = static_cast<double>(op.positions != nullptr ? op.positions[row] : row);
@@ -116,12 +116,14 @@ void fill_tables(const Rotation<float>& op, int64_t begin, int64_t end) {
   }
 }
 
-size_t workspace_bytes(const OpCall& call) { return Rotation<float>::of(call).workspace_bytes(); }
+size_t workspace_bytes(const graph::OpCall& call) {
+  return graph::Rotation<float>::of(call).workspace_bytes();
+}
 
-void run(const OpCall& call) {
-  const auto op = Rotation<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::Rotation<float>::of(call);
   for (int64_t i = 0; i < op.pairs(); ++i)
-    op.frequencies[i] = rotary_frequency(op.attributes, op.time, i);
+    op.frequencies[i] = graph::rotary_frequency(op.attributes, op.time, i);
   parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {
     fill_tables(op, begin, end);
   });
@@ -130,14 +132,14 @@ void run(const OpCall& call) {
       op.rows, grain_rows(op.width), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRotary, "simd", run, workspace_bytes},
-    {OpKind::kRotaryBackward, "simd", run, workspace_bytes},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRotary, "simd", run, workspace_bytes},
+    {graph::OpKind::kRotaryBackward, "simd", run, workspace_bytes},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuRotary = kRows;
+constinit const exec::Implementations kCpuRotary = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

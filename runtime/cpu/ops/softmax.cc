@@ -17,7 +17,7 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Rows [begin, end).
-void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int64_t end) {
+void softmax_forward_kernel(const graph::SoftmaxForward<float>& op, int64_t begin, int64_t end) {
   const auto columns = static_cast<size_t>(op.columns);
   for (int64_t row = begin; row < end; ++row) {
     const float* x = op.x + row * op.columns;
@@ -47,7 +47,7 @@ void softmax_forward_kernel(const SoftmaxForward<float>& op, int64_t begin, int6
   }
 }
 
-void softmax_backward_kernel(const SoftmaxBackward<float>& op, int64_t begin, int64_t end) {
+void softmax_backward_kernel(const graph::SoftmaxBackward<float>& op, int64_t begin, int64_t end) {
   const auto columns = static_cast<size_t>(op.columns);
   for (int64_t row = begin; row < end; ++row) {
     const float *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
@@ -72,28 +72,28 @@ HWY_EXPORT(softmax_backward_kernel);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = SoftmaxForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxForward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = SoftmaxBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxBackward<float>::of(call);
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kSoftmax, "simd", run_forward},
-    {OpKind::kSoftmaxBackward, "simd", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kSoftmax, "simd", run_forward},
+    {graph::OpKind::kSoftmaxBackward, "simd", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuSoftmax = kRows;
+constinit const exec::Implementations kCpuSoftmax = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

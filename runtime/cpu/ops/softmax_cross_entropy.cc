@@ -55,8 +55,8 @@ HWY_INLINE RowTotals row_totals(
 
 // The second target of a counted row, with which mixup mixes its own; its own target if it has no
 // other.
-HWY_INLINE int32_t other_target(const SoftmaxCrossEntropy<float>& op,
-                                const LaneContext& lane,
+HWY_INLINE int32_t other_target(const graph::SoftmaxCrossEntropy<float>& op,
+                                const graph::LaneContext& lane,
                                 int64_t row) {
   const int64_t counted = std::min(op.rows, lane.valid_rows);
   const int32_t other = lane.mix == 1 ? -1 : op.targets[counted - 1 - row];
@@ -75,7 +75,7 @@ HWY_INLINE bool is_among_five(const float* x, int64_t classes, int32_t target) {
 
 // Computes the gradient of a row with class weights. At first `gradient` has the exponentials;
 // `scale` turns these into the probabilities times gradient_scale.
-HWY_INLINE void weighted_gradient(const SoftmaxCrossEntropy<float>& op,
+HWY_INLINE void weighted_gradient(const graph::SoftmaxCrossEntropy<float>& op,
                                   float* gradient,
                                   int32_t target,
                                   double weight,
@@ -94,8 +94,8 @@ HWY_INLINE void weighted_gradient(const SoftmaxCrossEntropy<float>& op,
 
 // Computes one counted row.
 template <bool kTrain>
-HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
-                               const LaneContext& lane,
+HWY_INLINE LossRow softmax_row(const graph::SoftmaxCrossEntropy<float>& op,
+                               const graph::LaneContext& lane,
                                int64_t row) {
   const float* const x = op.logits + row * op.stride;
   float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // may be x
@@ -141,8 +141,8 @@ HWY_INLINE LossRow softmax_row(const SoftmaxCrossEntropy<float>& op,
   return result;
 }
 
-void softmax_kernel(const SoftmaxCrossEntropy<float>& op,
-                    const LaneContext& lane,
+void softmax_kernel(const graph::SoftmaxCrossEntropy<float>& op,
+                    const graph::LaneContext& lane,
                     LossRow* results,
                     int64_t begin,
                     int64_t end) {
@@ -165,8 +165,8 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(softmax_kernel);
 
-void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
-                                const LaneContext& lane,
+void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>& op,
+                                const graph::LaneContext& lane,
                                 LossRow* results) {
   LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits || op.stride == op.classes,
                  "the gradient of padded rows must be computed in place");
@@ -178,30 +178,30 @@ void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
 
 namespace {
 
-size_t workspace_bytes(const OpCall& call) {
-  return loss_workspace_bytes(SoftmaxCrossEntropy<float>::of(call).rows);
+size_t workspace_bytes(const graph::OpCall& call) {
+  return loss_workspace_bytes(graph::SoftmaxCrossEntropy<float>::of(call).rows);
 }
 
-void run(const OpCall& call) {
-  const auto op = SoftmaxCrossEntropy<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
   auto* const results = call.workspace<LossRow>();
   softmax_cross_entropy_rows(op, call.lane(), results);
   sum_loss_rows(results, op.rows, op.statistics);
 }
 
 // Rows of logits are padded only on GPUs.
-bool supports(const OpCall& call) {
-  const auto op = SoftmaxCrossEntropy<float>::of(call);
+bool supports(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
   return op.stride == op.classes;
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kSoftmaxCrossEntropy, "simd", run, workspace_bytes, supports},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kSoftmaxCrossEntropy, "simd", run, workspace_bytes, supports},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuSoftmaxCrossEntropy = kRows;
+constinit const exec::Implementations kCpuSoftmaxCrossEntropy = kRows;
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

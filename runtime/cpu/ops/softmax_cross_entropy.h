@@ -8,8 +8,8 @@ namespace lockstep::cpu {
 
 // Writes the losses of all rows to `results` (rows) and, if op.gradient is set, their gradient; not
 // the statistics.
-void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>& op,
-                                const LaneContext& lane,
+void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>& op,
+                                const graph::LaneContext& lane,
                                 LossRow* results);
 
 }  // namespace lockstep::cpu

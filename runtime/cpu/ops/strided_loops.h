@@ -17,19 +17,19 @@ struct StridedLoop {
 
 // The elements of y that a view reads, as nested loops, outermost first.
 struct StridedLoops {
-  std::array<StridedLoop, View::kMaxRank> loops;
+  std::array<StridedLoop, graph::View::kMaxRank> loops;
   int rank = 0;              // 0: one element
   int64_t from = 0, to = 0;  // offset of the first element
 
-  explicit StridedLoops(const View& view) : from(view.offset) {
-    std::array<int64_t, View::kMaxRank> y_strides;
+  explicit StridedLoops(const graph::View& view) : from(view.offset) {
+    std::array<int64_t, graph::View::kMaxRank> y_strides;
     int64_t y_stride = 1;
     for (int d = view.rank; d-- > 0;) {
       y_strides[d] = y_stride;
       y_stride *= view.dimensions[d].extent;
     }
     for (int d = 0; d < view.rank; ++d) {
-      const ViewDimension& dimension = view.dimensions[d];
+      const graph::ViewDimension& dimension = view.dimensions[d];
       const int64_t count = std::max<int64_t>(
           0, (dimension.end - dimension.begin + dimension.step - 1) / dimension.step);
       to += dimension.begin * y_strides[d];
@@ -86,7 +86,7 @@ class StridedPosition {
  private:
   const StridedLoops& all_;
   int rank_;
-  std::array<int64_t, View::kMaxRank> index_;
+  std::array<int64_t, graph::View::kMaxRank> index_;
 
  public:
   int64_t from, to;

@@ -9,8 +9,8 @@
 namespace lockstep::cpu {
 namespace {
 
-void run_forward(const OpCall& call) {
-  const auto op = TokenPoolingForward<float>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::TokenPoolingForward<float>::of(call);
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -27,8 +27,8 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = TokenPoolingBackward<float>::of(call);
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::TokenPoolingBackward<float>::of(call);
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -43,13 +43,13 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kTokenPooling, "rows", run_forward},
-    {OpKind::kTokenPoolingBackward, "rows", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kTokenPooling, "rows", run_forward},
+    {graph::OpKind::kTokenPoolingBackward, "rows", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCpuTokenPooling = kRows;
+constinit const exec::Implementations kCpuTokenPooling = kRows;
 
 }  // namespace lockstep::cpu

@@ -5,12 +5,12 @@
 namespace lockstep::cpu {
 namespace {
 
-void run(const OpCall& call) { TotalLoss::of(call).add(); }
+void run(const graph::OpCall& call) { graph::TotalLoss::of(call).add(); }
 
-constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "scalar", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kTotalLoss, "scalar", run}};
 
 }  // namespace
 
-constinit const Implementations kCpuTotalLoss = kRows;
+constinit const exec::Implementations kCpuTotalLoss = kRows;
 
 }  // namespace lockstep::cpu

@@ -44,7 +44,7 @@ constexpr int kPad = 4;
 
 // The shape, as integers by which kernels divide.
 struct Sizes {
-  explicit Sizes(const Conv2dShape& s)
+  explicit Sizes(const graph::Conv2dShape& s)
       : height(static_cast<int>(s.height)),
         width(static_cast<int>(s.width)),
         out_height(static_cast<int>(s.out_height())),
@@ -351,8 +351,8 @@ struct AddBias {
 }  // namespace
 
 template <typename T>
-void conv2d_forward(const Conv2dForward<T>& op, Stream stream) {
-  const Conv2dShape& shape = op.shape;
+void conv2d_forward(const graph::Conv2dForward<T>& op, Stream stream) {
+  const graph::Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const Conv2dExtents e =
       unsliced(shape.out_pixels(), shape.group_outputs(), shape.patch(), shape.groups);
@@ -367,8 +367,8 @@ void conv2d_forward(const Conv2dForward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream) {
-  const Conv2dShape& shape = op.shape;
+void conv2d_backward_input(const graph::Conv2dBackward<T>& op, Stream stream) {
+  const graph::Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const int64_t products = shape.kernel_h * shape.kernel_w * shape.group_outputs();
   const Conv2dExtents e = unsliced(shape.pixels(), shape.group_channels(), products, shape.groups);
@@ -382,8 +382,8 @@ void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
-  const Conv2dShape& shape = op.shape;
+void conv2d_backward_weight(const graph::Conv2dBackward<T>& op, Stream stream) {
+  const graph::Conv2dShape& shape = op.shape;
   const Sizes s(shape);
   const Conv2dExtents e = weight_extents(shape);
   const int64_t elements = shape.outputs * shape.patch();
@@ -406,7 +406,7 @@ void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void add_bias(const Conv2dForward<T>& op, Stream stream) {
+void add_bias(const graph::Conv2dForward<T>& op, Stream stream) {
   const int64_t channels = op.shape.outputs;
   for_each_pixel<kVectorWidth<T>>(op.shape.out_pixels(),
                                   channels,
@@ -415,11 +415,11 @@ void add_bias(const Conv2dForward<T>& op, Stream stream) {
                                   stream);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                           \
-  template void conv2d_forward(const Conv2dForward<T>&, Stream);          \
-  template void conv2d_backward_input(const Conv2dBackward<T>&, Stream);  \
-  template void conv2d_backward_weight(const Conv2dBackward<T>&, Stream); \
-  template void add_bias(const Conv2dForward<T>&, Stream);
+#define LOCKSTEP_INSTANTIATE(T)                                                  \
+  template void conv2d_forward(const graph::Conv2dForward<T>&, Stream);          \
+  template void conv2d_backward_input(const graph::Conv2dBackward<T>&, Stream);  \
+  template void conv2d_backward_weight(const graph::Conv2dBackward<T>&, Stream); \
+  template void add_bias(const graph::Conv2dForward<T>&, Stream);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(BFloat16)
 LOCKSTEP_INSTANTIATE(Float16)

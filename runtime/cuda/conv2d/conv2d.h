@@ -15,18 +15,18 @@ namespace lockstep::cuda {
 
 // y = conv(x, weight) + bias, without the activation.
 template <typename T>
-void conv2d_forward(const Conv2dForward<T>& op, Stream stream);
+void conv2d_forward(const graph::Conv2dForward<T>& op, Stream stream);
 
 // Computes d_x.
 template <typename T>
-void conv2d_backward_input(const Conv2dBackward<T>& op, Stream stream);
+void conv2d_backward_input(const graph::Conv2dBackward<T>& op, Stream stream);
 
 // Computes d_weight; the workspace has conv2d_workspace_bytes(op.shape).
 template <typename T>
-void conv2d_backward_weight(const Conv2dBackward<T>& op, Stream stream);
+void conv2d_backward_weight(const graph::Conv2dBackward<T>& op, Stream stream);
 
 // y += the bias of its channel.
 template <typename T>
-void add_bias(const Conv2dForward<T>& op, Stream stream);
+void add_bias(const graph::Conv2dForward<T>& op, Stream stream);
 
 }  // namespace lockstep::cuda

@@ -16,9 +16,9 @@ CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
 
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::supports(const AttentionShape& shape, DType dtype) {
+bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
   if (dtype == DType::kF32) return false;
-  AttentionShape part = shape;
+  graph::AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
   try {
     if (!library_) library_ = std::make_unique<Library>(stream_);

@@ -15,7 +15,7 @@ namespace lockstep::cuda {
 
 // A request; one cuDNN graph is built for each key.
 struct CudnnAttentionKey {
-  AttentionShape shape;
+  graph::AttentionShape shape;
   DType dtype;
   bool backward;
   auto operator<=>(const CudnnAttentionKey&) const = default;
@@ -39,7 +39,7 @@ class CudnnAttention {
   // Whether cuDNN supports both passes of this shape on this GPU within the planned workspace; the
   // backward pass in parts of cudnn_backward_batch() samples. The first call for a shape builds the
   // plans, so it must not be made while the stream is being captured.
-  bool supports(const AttentionShape& shape, DType dtype);
+  bool supports(const graph::AttentionShape& shape, DType dtype);
   // Why supports() last returned false, for the log.
   const std::string& why_not() const { return why_not_; }
 
@@ -63,19 +63,19 @@ size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key);
 inline constexpr char kKnownLimit[] = "a known limit, ";
 
 // Names the head size that cuDNN supports on no GPU; empty if it supports this one.
-std::string cudnn_head_limit(const AttentionShape& shape);
+std::string cudnn_head_limit(const graph::AttentionShape& shape);
 
 // Why cuDNN of this version (such as 91002) has no deterministic backward pass on GPUs of compute
 // capability `sm` (such as 90); empty if nothing is known against it.
-std::string cudnn_backward_limit(const AttentionShape& shape, int sm, int version);
+std::string cudnn_backward_limit(const graph::AttentionShape& shape, int sm, int version);
 
 // Whether cuDNN of this version aligns the parts of the workspace of both passes;
 // otherwise sets why_not.
-bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not);
+bool fits_cudnn_workspace(const graph::AttentionShape& shape, int version, std::string& why_not);
 
 // Returns how many of `shape.batch` samples one backward call takes. cuDNN's deterministic backward
 // pass stores a T x T matrix for each head, so long sequences are processed some samples at a time,
 // with the same bits.
-int64_t cudnn_backward_batch(const AttentionShape& shape);
+int64_t cudnn_backward_batch(const graph::AttentionShape& shape);
 
 }  // namespace lockstep::cuda

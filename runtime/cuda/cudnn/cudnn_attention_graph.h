@@ -25,13 +25,13 @@ class AttentionBuilder {
 
  private:
   std::vector<int64_t> dimensions(AttentionUid uid) const {
-    const AttentionShape& s = key_.shape;
+    const graph::AttentionShape& s = key_.shape;
     const bool of_keys = uid == kK || uid == kV || uid == kDK || uid == kDV;
     return {s.batch, of_keys ? s.kv_heads : s.heads, s.time, s.head_size};
   }
   // Strides of q, k or v within (B, T, P), or of an array (B, T, H, D).
   std::vector<int64_t> strides(AttentionUid uid) const {
-    const AttentionShape& s = key_.shape;
+    const graph::AttentionShape& s = key_.shape;
     const int64_t row = uid == kOut || uid == kDOut ? s.width() : s.packed_width();
     return {s.time * row, s.head_size, row, 1};
   }

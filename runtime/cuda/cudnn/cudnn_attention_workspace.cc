@@ -13,13 +13,13 @@ size_t up(int64_t n, int64_t unit) { return static_cast<size_t>((n + unit - 1) /
 
 // The 16-bit gradient of the scores, in full tiles: the cost of a fixed order of the sums, on all
 // GPUs but data-center Blackwell. Hopper's tiles are the largest.
-size_t score_bytes(const AttentionShape& shape, int64_t batch) {
+size_t score_bytes(const graph::AttentionShape& shape, int64_t batch) {
   return 2 * static_cast<size_t>(batch * shape.heads) * up(shape.time, 64) * up(shape.time, 128);
 }
 
 // Separate gradients of k and v for each head, if several heads share them: in 16 bits where the
 // gradient of the scores is stored, and in floats on data-center Blackwell.
-size_t shared_key_bytes(const AttentionShape& shape, size_t element_bytes) {
+size_t shared_key_bytes(const graph::AttentionShape& shape, size_t element_bytes) {
   if (shape.group() == 1) return 0;
   return 2 * element_bytes * static_cast<size_t>(shape.batch * shape.time * shape.width());
 }
@@ -34,20 +34,20 @@ std::string version_text(int version) {
 
 }  // namespace
 
-int64_t cudnn_backward_batch(const AttentionShape& shape) {
+int64_t cudnn_backward_batch(const graph::AttentionShape& shape) {
   constexpr size_t kMax = size_t{1} << 30;
   int64_t batch = shape.batch;
   while (batch > 1 && (shape.batch % batch != 0 || score_bytes(shape, batch) > kMax)) --batch;
   return batch;
 }
 
-std::string cudnn_head_limit(const AttentionShape& shape) {
+std::string cudnn_head_limit(const graph::AttentionShape& shape) {
   constexpr int64_t kUnit = 8;
   if (shape.head_size % kUnit == 0) return "";
   return fmt::format("the head size {} is not a multiple of {}", shape.head_size, kUnit);
 }
 
-std::string cudnn_backward_limit(const AttentionShape& shape, int sm, int version) {
+std::string cudnn_backward_limit(const graph::AttentionShape& shape, int sm, int version) {
   constexpr int64_t kMaxHeadSize = 128, kBlackwellHeadSize = 256;
   constexpr int kHopper = 9, kFirstOnBlackwell = 91800, kFirstOfLargeHeadsOnBlackwell = 92300;
   const int major = sm / 10;
@@ -71,7 +71,7 @@ std::string cudnn_backward_limit(const AttentionShape& shape, int sm, int versio
                      gpu);
 }
 
-bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string& why_not) {
+bool fits_cudnn_workspace(const graph::AttentionShape& shape, int version, std::string& why_not) {
   // The frontend puts 4-byte words first in the workspace, then the engine's part, which must be
   // aligned. The words are a float for each token of each head and, with cuDNN before 9.16, two
   // lengths per sample if the tokens do not fill tiles.
@@ -96,7 +96,7 @@ bool fits_cudnn_workspace(const AttentionShape& shape, int version, std::string&
 size_t cudnn_attention_workspace_bytes(const CudnnAttentionKey& key) {
   constexpr size_t kSlack = size_t{1} << 20;
   if (!key.backward) return kSlack;
-  const AttentionShape& s = key.shape;
+  const graph::AttentionShape& s = key.shape;
   const size_t sums = static_cast<size_t>(s.batch * s.heads * s.time) * sizeof(float);
   return sums + kSlack +
          std::max(score_bytes(s, s.batch) + shared_key_bytes(s, size_of(key.dtype)),

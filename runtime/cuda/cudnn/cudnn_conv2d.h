@@ -18,7 +18,7 @@ enum class Conv2dPass : uint8_t { kForward, kBackwardInput, kBackwardWeight };
 
 // A request; one cuDNN graph is built for each key.
 struct CudnnConv2dKey {
-  Conv2dShape shape;
+  graph::Conv2dShape shape;
   DType dtype;  // of all arrays
   bool tf32;    // floats may round to 10 bits of mantissa for the tensor cores
   Conv2dPass pass;

@@ -33,7 +33,7 @@ class Conv2dBuilder {
  private:
   // (N, C, H, W).
   std::vector<int64_t> dimensions(Conv2dUid uid) const {
-    const Conv2dShape& s = key_.shape;
+    const graph::Conv2dShape& s = key_.shape;
     switch (uid) {
       case kX: return {s.batch, s.channels, s.height, s.width};
       case kW: return {s.outputs, s.group_channels(), s.kernel_h, s.kernel_w};
@@ -58,7 +58,7 @@ class Conv2dBuilder {
   }
   template <typename Attributes>
   Attributes window() const {
-    const Conv2dShape& s = key_.shape;
+    const graph::Conv2dShape& s = key_.shape;
     Attributes attributes;
     attributes.set_padding({s.pad_h, s.pad_w})
         .set_stride({s.stride_h, s.stride_w})

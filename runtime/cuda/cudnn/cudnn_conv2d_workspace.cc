@@ -22,7 +22,7 @@ int64_t padded(int64_t channels, int64_t groups) {
 size_t cudnn_conv2d_workspace_bytes(const CudnnConv2dKey& key) {
   constexpr size_t kSlack = size_t{16} << 20, kFloatSlack = 2 * kSlack;
   constexpr size_t kMaxCopies = size_t{64} << 20, kCopies = 16, kCopiesOfPadded = 64;
-  const Conv2dShape& s = key.shape;
+  const graph::Conv2dShape& s = key.shape;
   const bool floats = key.dtype == DType::kF32;
   const int64_t groups = s.channels == s.outputs ? 1 : s.groups;  // that are padded
   const auto copy = [&](int64_t pixels, int64_t channels) {

@@ -14,10 +14,10 @@ namespace {
 
 // The table and the updates are copied to the device for every run, in stream order, so all updates
 // can share the same device memory.
-class QueuedUpdate final : public FlatUpdate {
+class QueuedUpdate final : public exec::FlatUpdate {
  public:
-  QueuedUpdate(std::span<const OptimizerUpdate> updates,
-               std::span<const OptimizerSlice> slices,
+  QueuedUpdate(std::span<const exec::OptimizerUpdate> updates,
+               std::span<const exec::OptimizerSlice> slices,
                std::span<PlacedSlice> table,
                Workspace& workspace,
                Stream stream)
@@ -27,7 +27,7 @@ class QueuedUpdate final : public FlatUpdate {
         stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype),
         rounding_(slices.empty() ? nullptr : slices.front().rounding) {
     LOCKSTEP_CHECK(updates.size() <= kMaxUpdateGroups && table.size() == slices.size());
-    const auto* on_device = reinterpret_cast<const OptimizerUpdate*>(workspace.updates);
+    const auto* on_device = reinterpret_cast<const exec::OptimizerUpdate*>(workspace.updates);
     for (size_t first = 0; first < slices.size(); first += kMaxSlices) {
       const size_t count = std::min(kMaxSlices, slices.size() - first);
       PlacedSlice* const placed = &table[first];
@@ -63,21 +63,21 @@ class QueuedUpdate final : public FlatUpdate {
         cudaMemcpyAsync(to, from.data(), from.size_bytes(), cudaMemcpyHostToDevice, stream_));
   }
 
-  std::span<const OptimizerUpdate> updates_;
+  std::span<const exec::OptimizerUpdate> updates_;
   Workspace& workspace_;
   Stream stream_;
   DType stored_dtype_;
-  const MomentRounding* rounding_;  // null if moments are floats
+  const exec::MomentRounding* rounding_;  // null if moments are floats
   std::vector<OneLaunch> launches_;
 };
 
 }  // namespace
 
-std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerUpdate> updates,
-                                             std::span<const OptimizerSlice> slices,
-                                             std::span<PlacedSlice> table,
-                                             Workspace& workspace,
-                                             Stream stream) {
+std::unique_ptr<exec::FlatUpdate> make_flat_update(std::span<const exec::OptimizerUpdate> updates,
+                                                   std::span<const exec::OptimizerSlice> slices,
+                                                   std::span<PlacedSlice> table,
+                                                   Workspace& workspace,
+                                                   Stream stream) {
   return std::make_unique<QueuedUpdate>(updates, slices, table, workspace, stream);
 }
 

@@ -12,10 +12,10 @@ namespace lockstep::cuda {
 
 // See Backend::flat_update(). `updates` and `table`, which has an entry for each slice, are in
 // pinned memory. The workspace, in device memory, is used by one run at a time. All are borrowed.
-std::unique_ptr<FlatUpdate> make_flat_update(std::span<const OptimizerUpdate> updates,
-                                             std::span<const OptimizerSlice> slices,
-                                             std::span<PlacedSlice> table,
-                                             Workspace& workspace,
-                                             Stream stream);
+std::unique_ptr<exec::FlatUpdate> make_flat_update(std::span<const exec::OptimizerUpdate> updates,
+                                                   std::span<const exec::OptimizerSlice> slices,
+                                                   std::span<PlacedSlice> table,
+                                                   Workspace& workspace,
+                                                   Stream stream);
 
 }  // namespace lockstep::cuda

@@ -33,7 +33,8 @@ __device__ __forceinline__ void store_moments(const float (&m)[N],
                                               BFloat16* to) {
   Vector<BFloat16, N> vector;
 #pragma unroll
-  for (int k = 0; k < N; ++k) vector.at[k] = round_at_random(m[k], random[k] >> shift & 0xffffu);
+  for (int k = 0; k < N; ++k)
+    vector.at[k] = exec::round_at_random(m[k], random[k] >> shift & 0xffffu);
   store_vector(vector, to);
 }
 
@@ -44,7 +45,7 @@ struct Elements {
   float *gradients, *parameters;
   Moment *first_moments, *second_moments;
   T* stored;
-  RoundingKey key;  // for moments that are rounded
+  exec::RoundingKey key;  // for moments that are rounded
   uint32_t first_element;
 
   template <int N>
@@ -52,7 +53,7 @@ struct Elements {
     if constexpr (!std::is_same_v<Moment, float>) {
 #pragma unroll
       for (int k = 0; k < N; ++k)
-        random[k] = rounding_bits(key, first_element + static_cast<uint32_t>(i) + k);
+        random[k] = exec::rounding_bits(key, first_element + static_cast<uint32_t>(i) + k);
     }
   }
 
@@ -64,7 +65,7 @@ struct Elements {
     uint32_t random[N] = {};
     load(gradients + i, g);
     load(parameters + i, p);
-    if constexpr (kTakesTwoMoments<Update>) {
+    if constexpr (exec::kTakesTwoMoments<Update>) {
       load(first_moments + i, m);
       load(second_moments + i, v);
 #pragma unroll
@@ -72,20 +73,20 @@ struct Elements {
       draw(i, random);
       store_moments(m, random, 0, first_moments + i);
       store_moments(v, random, 16, second_moments + i);
-    } else if (kTakesOneMoment<Update> && first_moments != nullptr) {
-      if constexpr (kTakesOneMoment<Update>) {
+    } else if (exec::kTakesOneMoment<Update> && first_moments != nullptr) {
+      if constexpr (exec::kTakesOneMoment<Update>) {
         load(first_moments + i, m);
 #pragma unroll
         for (int k = 0; k < N; ++k) update(g[k], p[k], m[k]);
         draw(i, random);
         store_moments(m, random, 0, first_moments + i);
       }
-    } else if constexpr (kTakesNoMoment<Update>) {
+    } else if constexpr (exec::kTakesNoMoment<Update>) {
 #pragma unroll
       for (int k = 0; k < N; ++k) update(g[k], p[k]);
     }
-    if constexpr (kWritesGradient<Update>) store(g, gradients + i);
-    if constexpr (kWritesParameter<Update>)
+    if constexpr (exec::kWritesGradient<Update>) store(g, gradients + i);
+    if constexpr (exec::kWritesParameter<Update>)
       store_parameters(p, parameters + i, stored == nullptr ? stored : stored + i);
   }
 };
@@ -122,12 +123,12 @@ __device__ __forceinline__ T* global(T* array) {
 // Runs the slice's update, which is alternative kKind or a later one.
 template <typename T, typename Moment, size_t kKind = 0>
 __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
-                                             const RoundingKey& key,
+                                             const exec::RoundingKey& key,
                                              int64_t begin,
                                              int64_t end) {
-  if constexpr (kKind < std::variant_size_v<OptimizerUpdate>) {
+  if constexpr (kKind < std::variant_size_v<exec::OptimizerUpdate>) {
     if (slice.kind != kKind) return update_slice<T, Moment, kKind + 1>(slice, key, begin, end);
-    using Update = std::variant_alternative_t<kKind, OptimizerUpdate>;
+    using Update = std::variant_alternative_t<kKind, exec::OptimizerUpdate>;
     const Elements<Update, T, Moment> elements = {global(static_cast<const Update*>(slice.update)),
                                                   global(slice.gradients),
                                                   global(slice.parameters),
@@ -155,23 +156,23 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
   const int64_t begin = (blockIdx.x - slice.first_block) * kBlockElements;
   const int64_t end =
       begin + kBlockElements < slice.elements ? begin + kBlockElements : slice.elements;
-  RoundingKey key;
+  exec::RoundingKey key;
   if constexpr (!std::is_same_v<Moment, float>)
-    key = rounding_key(*slice.rounding, slice.parameter);
+    key = exec::rounding_key(*slice.rounding, slice.parameter);
   update_slice<T, Moment>(slice, key, begin, end);
 }
 
 }  // namespace
 
-uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      std::span<const OptimizerUpdate> updates,
-                      const OptimizerUpdate* device_updates,
+uint32_t place_slices(std::span<const exec::OptimizerSlice> slices,
+                      std::span<const exec::OptimizerUpdate> updates,
+                      const exec::OptimizerUpdate* device_updates,
                       PlacedSlice* table,
-                      const MomentRounding* device_rounding) {
+                      const exec::MomentRounding* device_rounding) {
   uint32_t blocks = 0;
   for (size_t i = 0; i < slices.size(); ++i) {
-    const OptimizerSlice& slice = slices[i];
-    const OptimizerUpdate& group = updates[slice.group];
+    const exec::OptimizerSlice& slice = slices[i];
+    const exec::OptimizerUpdate& group = updates[slice.group];
     // The alternative has the same offset in both copies of the variant.
     const auto offset = std::visit(
         [&](const auto& alternative) {
@@ -179,7 +180,7 @@ uint32_t place_slices(std::span<const OptimizerSlice> slices,
                  reinterpret_cast<const std::byte*>(&group);
         },
         group);
-    const OptimizerUpdate* const on_device = device_updates + slice.group;
+    const exec::OptimizerUpdate* const on_device = device_updates + slice.group;
     table[i] = {.update = reinterpret_cast<const std::byte*>(on_device) + offset,
                 .parameters = slice.parameters,
                 .gradients = slice.gradients,

@@ -16,7 +16,7 @@ struct PlacedSlice {
   void* first_moment;
   void* second_moment;
   void* stored;
-  const MomentRounding* rounding;  // in device memory; null if moments are floats
+  const exec::MomentRounding* rounding;  // in device memory; null if moments are floats
   int64_t elements;
   uint32_t parameter, first_element;
   uint32_t first_block;  // index within the launch
@@ -27,11 +27,11 @@ struct PlacedSlice {
 // Fills `table`, which has as many entries as `slices`, for one launch. The update of a slice's
 // group determines its kind. `device_updates` will have the contents of `updates` in device memory,
 // and `device_rounding` the rounding of moments. Returns the number of blocks of the launch.
-uint32_t place_slices(std::span<const OptimizerSlice> slices,
-                      std::span<const OptimizerUpdate> updates,
-                      const OptimizerUpdate* device_updates,
+uint32_t place_slices(std::span<const exec::OptimizerSlice> slices,
+                      std::span<const exec::OptimizerUpdate> updates,
+                      const exec::OptimizerUpdate* device_updates,
                       PlacedSlice* table,
-                      const MomentRounding* device_rounding = nullptr);
+                      const exec::MomentRounding* device_rounding = nullptr);
 
 // Updates all slices of a table in device memory by the formulas of exec/optimizers/, and writes
 // the new parameters, rounded to T, to `stored`: one launch, one pass over memory. For T = float,

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
     const double squares = dots[next];
     // The threads of the next pivot's column know what was subtracted from it.
     const double taken_next = __shfl_sync(kAllLanes, taken, row_lane + next);
-    const bool nothing = is_next_to_nothing(squares, taken_next);
+    const bool nothing = collectives::is_next_to_nothing(squares, taken_next);
     if (column == next) {
       factor = nothing ? 0 : 1 / sqrt(squares);
     } else {
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void orthonormalize(float* left, int64_t rows, int rank, Stream stream) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= collectives::kMaxPowerSgdRank);
   int width = 1;
   while (width < rank) width *= 2;
   launch({{1, 1, 1}, {kThreads, 1, 1}, stream}, orthonormalize_kernel, left, rows, rank, width);

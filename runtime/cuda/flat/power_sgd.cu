@@ -32,7 +32,7 @@ struct Group {
 // Calls start(group without its `first`, number of groups).
 template <typename Start>
 void with_groups(int rank, const float* factor, Start start) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= collectives::kMaxPowerSgdRank);
   if (is_aligned(factor)) {
     switch (rank) {
       case 1: return start(Group<1, true>{rank, 0}, 1u);
@@ -75,12 +75,13 @@ __device__ __forceinline__ float warp_sums(float (&values)[N]) {
 // Each block handles a few rows, with its threads along the columns. Grid (blocks of rows *
 // groups): blocks of the same rows are consecutive.
 template <typename G>
-__global__ void __launch_bounds__(kLeftThreads) power_sgd_left_kernel(const float* matrix,
-                                                                      const float* right,
-                                                                      PowerSgdShape shape,
-                                                                      G group,
-                                                                      unsigned groups,
-                                                                      float* left) {
+__global__ void __launch_bounds__(kLeftThreads)
+    power_sgd_left_kernel(const float* matrix,
+                          const float* right,
+                          collectives::PowerSgdShape shape,
+                          G group,
+                          unsigned groups,
+                          float* left) {
   constexpr int kCount = G::kCount, kSums = kLeftRows * kCount;
   constexpr int kWarps = kLeftThreads / kWarp;
   group.first = static_cast<int>(blockIdx.x % groups) * kCount;
@@ -162,7 +163,7 @@ template <typename G>
 __global__ void __launch_bounds__(kRightThreads, kRightMinBlocks<G>)
     power_sgd_right_kernel(const float* matrix,
                            const float* left,
-                           PowerSgdShape shape,
+                           collectives::PowerSgdShape shape,
                            int width,
                            G group,
                            unsigned groups,
@@ -205,13 +206,14 @@ constexpr int kProductThreads = 256;
 constexpr int kProductRows = 16;  // per block
 
 template <typename G>
-__global__ void __launch_bounds__(kProductThreads) power_sgd_product_kernel(const float* left,
-                                                                            const float* right,
-                                                                            PowerSgdShape shape,
-                                                                            unsigned column_blocks,
-                                                                            G group,
-                                                                            unsigned groups,
-                                                                            float* matrix) {
+__global__ void __launch_bounds__(kProductThreads)
+    power_sgd_product_kernel(const float* left,
+                             const float* right,
+                             collectives::PowerSgdShape shape,
+                             unsigned column_blocks,
+                             G group,
+                             unsigned groups,
+                             float* matrix) {
   constexpr int kCount = G::kCount;
   const int64_t column =
       static_cast<int64_t>(blockIdx.x % column_blocks) * kProductThreads + threadIdx.x;
@@ -259,7 +261,7 @@ constexpr int kFillThreads = 256;
 // One block.
 __global__ void __launch_bounds__(kFillThreads)
     fill_zero_columns_kernel(float* right, int64_t columns, int rank) {
-  static_assert(kMaxPowerSgdRank <= 32);
+  static_assert(collectives::kMaxPowerSgdRank <= 32);
   __shared__ unsigned of_threads[kFillThreads];
   unsigned seen = 0;  // bit k: column k has a non-zero element
   for (int64_t row = threadIdx.x; row < columns; row += kFillThreads) {
@@ -271,7 +273,8 @@ __global__ void __launch_bounds__(kFillThreads)
   for (int thread = 0; thread < kFillThreads; ++thread) filled |= of_threads[thread];
   for (int64_t row = threadIdx.x; row < columns; row += kFillThreads) {
     for (int k = 0; k < rank; ++k) {
-      if ((filled >> k & 1) == 0) right[row * rank + k] = power_sgd_noise(row * rank + k);
+      if ((filled >> k & 1) == 0)
+        right[row * rank + k] = collectives::power_sgd_noise(row * rank + k);
     }
   }
 }
@@ -280,7 +283,7 @@ __global__ void __launch_bounds__(kFillThreads)
 
 void power_sgd_left(const float* matrix,
                     const float* right,
-                    const PowerSgdShape& shape,
+                    const collectives::PowerSgdShape& shape,
                     float* left,
                     Stream stream) {
   if (shape.rows == 0) return;
@@ -298,7 +301,7 @@ void power_sgd_left(const float* matrix,
 
 void power_sgd_right(const float* matrix,
                      const float* left,
-                     const PowerSgdShape& shape,
+                     const collectives::PowerSgdShape& shape,
                      float* right,
                      Stream stream) {
   if (shape.columns == 0) return;
@@ -317,13 +320,13 @@ void power_sgd_right(const float* matrix,
 }
 
 void fill_zero_columns(float* right, int64_t columns, int rank, Stream stream) {
-  LOCKSTEP_REQUIRE(rank >= 1 && rank <= kMaxPowerSgdRank);
+  LOCKSTEP_REQUIRE(rank >= 1 && rank <= collectives::kMaxPowerSgdRank);
   launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream}, fill_zero_columns_kernel, right, columns, rank);
 }
 
 void power_sgd_product(const float* left,
                        const float* right,
-                       const PowerSgdShape& shape,
+                       const collectives::PowerSgdShape& shape,
                        float* matrix,
                        Stream stream) {
   if (shape.rows == 0 || shape.columns == 0) return;

@@ -13,14 +13,14 @@ namespace lockstep::cuda {
 // from the caches, for each 8 columns.
 void power_sgd_left(const float* matrix,  // (rows, columns)
                     const float* right,   // (columns, rank)
-                    const PowerSgdShape& shape,
+                    const collectives::PowerSgdShape& shape,
                     float* left,  // (rows, rank)
                     Stream stream);
 
 // right = matrix^T * left, in the same way.
 void power_sgd_right(const float* matrix,  // (rows, columns)
                      const float* left,    // (rows, rank)
-                     const PowerSgdShape& shape,
+                     const collectives::PowerSgdShape& shape,
                      float* right,  // (columns, rank)
                      Stream stream);
 
@@ -33,7 +33,7 @@ void fill_zero_columns(float* right,  // (columns, rank)
 // matrix = left * right^T
 void power_sgd_product(const float* left,   // (rows, rank)
                        const float* right,  // (columns, rank)
-                       const PowerSgdShape& shape,
+                       const collectives::PowerSgdShape& shape,
                        float* matrix,  // (rows, columns)
                        Stream stream);
 

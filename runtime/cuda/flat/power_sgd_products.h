@@ -7,26 +7,26 @@
 
 namespace lockstep::cuda {
 
-class CudaPowerSgdProducts final : public PowerSgdProducts {
+class CudaPowerSgdProducts final : public collectives::PowerSgdProducts {
  public:
   // Queues all work on `stream`.
   explicit CudaPowerSgdProducts(Stream stream) : stream_(stream) {}
 
   void left(const float* matrix,
             const float* right,
-            const PowerSgdShape& shape,
+            const collectives::PowerSgdShape& shape,
             float* left) override {
     power_sgd_left(matrix, right, shape, left, stream_);
   }
   void right(const float* matrix,
              const float* left,
-             const PowerSgdShape& shape,
+             const collectives::PowerSgdShape& shape,
              float* right) override {
     power_sgd_right(matrix, left, shape, right, stream_);
   }
   void product(const float* left,
                const float* right,
-               const PowerSgdShape& shape,
+               const collectives::PowerSgdShape& shape,
                float* matrix) override {
     power_sgd_product(left, right, shape, matrix, stream_);
   }

@@ -70,7 +70,7 @@ __device__ __forceinline__ float keep_rest(float sum, uint16_t* residual) {
 // term, adds its residual before it is rounded.
 template <int First, int Count, typename T, int All>
 __device__ __forceinline__ float feedback_sum(const Terms<T, BFloat16, All>& terms,
-                                              const ErrorFeedbackResiduals& residuals,
+                                              const collectives::ErrorFeedbackResiduals& residuals,
                                               int64_t i) {
   float corrected;
   if constexpr (Count == 1) {
@@ -86,7 +86,7 @@ __device__ __forceinline__ float feedback_sum(const Terms<T, BFloat16, All>& ter
 template <typename T, int Count>
 struct KeepingSum {
   Terms<T, BFloat16, Count> terms;
-  ErrorFeedbackResiduals residuals;
+  collectives::ErrorFeedbackResiduals residuals;
   float* out;
   template <typename Width>
   __device__ void operator()(int64_t i, Width) const {
@@ -185,7 +185,7 @@ struct JoinedTreeSum {
 template <typename T>
 struct JoinedKeepingSum {
   JoinedTerms<T> terms;
-  ErrorFeedbackResiduals residuals;
+  collectives::ErrorFeedbackResiduals residuals;
   float* out;
   template <typename Width>
   __device__ void operator()(int64_t i, Width) const {
@@ -198,14 +198,14 @@ struct JoinedKeepingSum {
 };
 
 template <typename T, int Count>
-void start_keeping(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_keeping(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   KeepingSum<T, Count> sum{.terms = {}, .residuals = terms.residuals, .out = out};
   for (int s = 0; s < Count; ++s) sum.terms.at[s] = static_cast<const T*>(terms.arrays[s]);
   for_each_flat<1>(n, true, sum, stream);
 }
 
 template <typename T, typename Wire, int Count>
-void start(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void start(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   if constexpr (std::is_same_v<Wire, BFloat16>) {
     if (terms.residuals) return start_keeping<T, Count>(terms, out, n, stream);
   }
@@ -221,7 +221,7 @@ void start(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
 }
 
 template <typename T, typename Wire>
-void start_joined(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_joined(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   LOCKSTEP_REQUIRE(terms.count <= kMaxTerms);
   JoinedTerms<T> joined = {};
   joined.count = terms.count;
@@ -242,7 +242,7 @@ void start_joined(const TreeSumTerms& terms, float* out, int64_t n, Stream strea
 }
 
 template <typename T, typename Wire>
-void start_count(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_count(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   if (terms.joins != nullptr) return start_joined<T, Wire>(terms, out, n, stream);
   switch (terms.count) {
     case 1: return start<T, Wire, 1>(terms, out, n, stream);
@@ -257,7 +257,7 @@ void start_count(const TreeSumTerms& terms, float* out, int64_t n, Stream stream
 }
 
 template <typename Wire>
-void start_rounded(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void start_rounded(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   if (terms.travelled) return start_count<Wire, Wire>(terms, out, n, stream);
   start_count<float, Wire>(terms, out, n, stream);
 }
@@ -270,7 +270,7 @@ void start_pack(const float* from, std::byte* to, int64_t n, Stream stream) {
 
 }  // namespace
 
-void tree_sum(const TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
+void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   LOCKSTEP_REQUIRE(terms.wire == DType::kBF16 || !terms.residuals);
   LOCKSTEP_REQUIRE(terms.copy_count == 0);
   switch (terms.wire) {

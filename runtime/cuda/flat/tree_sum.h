@@ -15,7 +15,7 @@ inline constexpr int kMaxTerms = 64;
 
 // out = the sum of the terms, n numbers each in device memory; the list of the arrays is in host
 // memory. `out` may be one of the arrays if they are floats.
-void tree_sum(const TreeSumTerms& terms,
+void tree_sum(const collectives::TreeSumTerms& terms,
               float* out,  // (n)
               int64_t n,
               Stream stream);

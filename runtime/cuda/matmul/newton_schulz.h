@@ -21,7 +21,7 @@ inline int64_t round_up_to_pieces(int64_t floats) {
 // Size in bytes of newton_schulz()'s workspace: another matrix or two of 16 bits, A, A A, and the
 // parts of a norm.
 inline size_t newton_schulz_bytes(int64_t rows, int64_t columns) {
-  const NewtonSchulz shape = {.rows = rows, .columns = columns};
+  const exec::NewtonSchulz shape = {.rows = rows, .columns = columns};
   const int64_t floats =
       round_up_to_pieces(shape.elements()) + 2 * round_up_to_pieces(shape.order() * shape.order());
   return static_cast<size_t>(floats) * sizeof(float) + kNormParts * sizeof(double);
@@ -32,7 +32,7 @@ inline size_t newton_schulz_bytes(int64_t rows, int64_t columns) {
 // the result are floats.
 template <typename T, typename Multiply>
 void newton_schulz(float* matrix,
-                   const NewtonSchulz& shape,
+                   const exec::NewtonSchulz& shape,
                    bool tf32,
                    std::byte* workspace,
                    Stream stream,
@@ -65,7 +65,7 @@ void newton_schulz(float* matrix,
     from = reinterpret_cast<T*>(other);
     to = reinterpret_cast<T*>(other + round_up_to_pieces(shape.elements()) / 2);
   }
-  divide_by_norm(matrix, shape.elements(), kNewtonSchulzLeastNorm, parts, from, stream);
+  divide_by_norm(matrix, shape.elements(), exec::kNewtonSchulzLeastNorm, parts, from, stream);
   for (int i = 0; i < shape.iterations; ++i) {
     const bool last = i + 1 == shape.iterations;
     const float scale = last ? shape.scale : 1;
@@ -74,9 +74,9 @@ void newton_schulz(float* matrix,
     T* const factor = gram;
     add_up_polynomial(squares,
                       order,
-                      scale * kNewtonSchulzA,
-                      scale * kNewtonSchulzB,
-                      scale * kNewtonSchulzC,
+                      scale * exec::kNewtonSchulzA,
+                      scale * exec::kNewtonSchulzB,
+                      scale * exec::kNewtonSchulzC,
                       factor,
                       stream);
     of_next.out = last ? DType::kF32 : kType;

@@ -41,7 +41,7 @@ struct Backward {
 }  // namespace
 
 template <typename T>
-void activation_forward(const ActivationForward<T>& op, Stream stream) {
+void activation_forward(const graph::ActivationForward<T>& op, Stream stream) {
   with_activation(op.activation, [&](auto kind) {
     const Forward<kind(), T> forward{op.x, op.y};
     for_each_flat<kVectorWidth<T>>(op.n, is_aligned(op.x) && is_aligned(op.y), forward, stream);
@@ -49,7 +49,7 @@ void activation_forward(const ActivationForward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void activation_backward(const ActivationBackward<T>& op, Stream stream) {
+void activation_backward(const graph::ActivationBackward<T>& op, Stream stream) {
   const bool vectors = is_aligned(op.d_y) && is_aligned(op.saved) && is_aligned(op.d_x);
   with_activation(op.activation, [&](auto kind) {
     const Backward<kind(), T> backward{op.d_y, op.saved, op.d_x};
@@ -57,34 +57,34 @@ void activation_backward(const ActivationBackward<T>& op, Stream stream) {
   });
 }
 
-template void activation_forward(const ActivationForward<float>&, Stream);
-template void activation_forward(const ActivationForward<BFloat16>&, Stream);
-template void activation_forward(const ActivationForward<Float16>&, Stream);
-template void activation_backward(const ActivationBackward<float>&, Stream);
-template void activation_backward(const ActivationBackward<BFloat16>&, Stream);
-template void activation_backward(const ActivationBackward<Float16>&, Stream);
+template void activation_forward(const graph::ActivationForward<float>&, Stream);
+template void activation_forward(const graph::ActivationForward<BFloat16>&, Stream);
+template void activation_forward(const graph::ActivationForward<Float16>&, Stream);
+template void activation_backward(const graph::ActivationBackward<float>&, Stream);
+template void activation_backward(const graph::ActivationBackward<BFloat16>&, Stream);
+template void activation_backward(const graph::ActivationBackward<Float16>&, Stream);
 
 namespace {
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(ActivationIn::kX), [&]<typename T>() {
-    activation_forward(ActivationForward<T>::of(call), stream_of(call));
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::ActivationIn::kX), [&]<typename T>() {
+    activation_forward(graph::ActivationForward<T>::of(call), stream_of(call));
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(ActivationBackwardIn::kDY), [&]<typename T>() {
-    activation_backward(ActivationBackward<T>::of(call), stream_of(call));
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::ActivationBackwardIn::kDY), [&]<typename T>() {
+    activation_backward(graph::ActivationBackward<T>::of(call), stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kActivation, "native", run_forward},
-    {OpKind::kActivationBackward, "native", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kActivation, "native", run_forward},
+    {graph::OpKind::kActivationBackward, "native", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaActivation = kRows;
+constinit const exec::Implementations kCudaActivation = kRows;
 
 }  // namespace lockstep::cuda

@@ -9,10 +9,10 @@ namespace lockstep::cuda {
 
 // y = activation(x).
 template <typename T>
-void activation_forward(const ActivationForward<T>& op, Stream stream);
+void activation_forward(const graph::ActivationForward<T>& op, Stream stream);
 
 // d_x = d_y * activation'.
 template <typename T>
-void activation_backward(const ActivationBackward<T>& op, Stream stream);
+void activation_backward(const graph::ActivationBackward<T>& op, Stream stream);
 
 }  // namespace lockstep::cuda

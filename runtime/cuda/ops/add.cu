@@ -24,18 +24,18 @@ struct Sums {
   }
 };
 
-void run(const OpCall& call) {
-  by_type(call.input_dtype(AddIn::kA), [&]<typename T>() {
-    const auto op = Add<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::AddIn::kA), [&]<typename T>() {
+    const auto op = graph::Add<T>::of(call);
     const bool vectors = is_aligned(op.a) && is_aligned(op.b) && is_aligned(op.y);
     for_each_flat<kVectorWidth<T>>(op.n, vectors, Sums<T>{op.a, op.b, op.y}, stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kAdd, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kAdd, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaAdd = kRows;
+constinit const exec::Implementations kCudaAdd = kRows;
 
 }  // namespace lockstep::cuda

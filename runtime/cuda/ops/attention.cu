@@ -38,7 +38,7 @@ namespace {
 using namespace attention_tiles;
 
 template <typename S, typename T, typename D>
-__global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
+__global__ void __launch_bounds__(kThreads) forward_kernel(graph::AttentionShape shape,
                                                            D dropout,
                                                            Packed<const T> in,
                                                            const int32_t* document_numbers,
@@ -88,8 +88,10 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(AttentionShape shape,
 // delta = the sum over a head of d_out * out, which the backward pass subtracts from the gradient
 // of each weight.
 template <typename S, typename T>
-__global__ void __launch_bounds__(kThreads)
-    delta_kernel(AttentionShape shape, Tokens<const T> d_out, Tokens<const T> out, float* delta) {
+__global__ void __launch_bounds__(kThreads) delta_kernel(graph::AttentionShape shape,
+                                                         Tokens<const T> d_out,
+                                                         Tokens<const T> out,
+                                                         float* delta) {
   const ThreadPosition at = thread_position<S>(shape, shape.heads);
   float a[S::kPart], b[S::kPart];
   read_part<S>(d_out, shape, at, a);
@@ -100,7 +102,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // A thread's row is a query.
 template <typename S, typename T, typename D>
-__global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape shape,
+__global__ void __launch_bounds__(kThreads) query_gradient_kernel(graph::AttentionShape shape,
                                                                   D dropout,
                                                                   Tokens<const T> d_out,
                                                                   Packed<const T> in,
@@ -142,15 +144,16 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(AttentionShape
 // other. The minimum of one block per multiprocessor keeps the compiler from spilling registers to
 // fit a few more blocks.
 template <typename S, typename T, typename D, bool Shared>
-__global__ void __launch_bounds__(kThreads, 1) key_value_gradient_kernel(AttentionShape shape,
-                                                                         D dropout,
-                                                                         Tokens<const T> d_out,
-                                                                         Packed<const T> in,
-                                                                         const int32_t* numbers,
-                                                                         const float* log_sum_exp,
-                                                                         const float* delta,
-                                                                         Tokens<T> d_k,
-                                                                         Tokens<T> d_v) {
+__global__ void __launch_bounds__(kThreads, 1)
+    key_value_gradient_kernel(graph::AttentionShape shape,
+                              D dropout,
+                              Tokens<const T> d_out,
+                              Packed<const T> in,
+                              const int32_t* numbers,
+                              const float* log_sum_exp,
+                              const float* delta,
+                              Tokens<T> d_k,
+                              Tokens<T> d_v) {
   constexpr int kTile = S::kTileRows;
   [[maybe_unused]] constexpr int kUnroll = Shared ? 1 : S::kUnroll;
   __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
@@ -200,7 +203,7 @@ void with_split(int64_t head_size, F f) {
 }
 
 template <typename S>
-Launch launch_config(const AttentionShape& shape, int64_t heads, Stream stream) {
+Launch launch_config(const graph::AttentionShape& shape, int64_t heads, Stream stream) {
   return {
       tall_grid(blocks_for(shape.time, S::kRows), shape.batch * heads), {kThreads, 1, 1}, stream};
 }
@@ -208,16 +211,16 @@ Launch launch_config(const AttentionShape& shape, int64_t heads, Stream stream) 
 // Calls f with KeepAll or with the op's dropout. A pass without dropout has separate kernels, which
 // draw nothing.
 template <typename F>
-void with_dropout(const AttentionDropout& dropout, const LaneContext* lane, F f) {
+void with_dropout(const graph::AttentionDropout& dropout, const graph::LaneContext* lane, F f) {
   if (dropout.probability == 0) return f(KeepAll());
   f(Dropped{lane,
             dropout.purpose,
-            dropout_threshold(dropout.probability),
-            dropout_factor(dropout.probability)});
+            graph::dropout_threshold(dropout.probability),
+            graph::dropout_factor(dropout.probability)});
 }
 
 template <typename T, typename D>
-void start_forward(const AttentionForward<T>& op, const D& dropout, Stream stream) {
+void start_forward(const graph::AttentionForward<T>& op, const D& dropout, Stream stream) {
   const Tokens<T> to{op.y, op.shape.width()};
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
@@ -233,7 +236,7 @@ void start_forward(const AttentionForward<T>& op, const D& dropout, Stream strea
 }
 
 template <typename T, typename D>
-void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream stream) {
+void start_backward(const graph::AttentionBackward<T>& op, const D& dropout, Stream stream) {
   const Tokens<const T> d_out{op.d_y, op.shape.width()}, out{op.y, op.shape.width()};
   const Packed<const T> in = unpack(op.shape, op.qkv);
   const Packed<T> gradients = unpack(op.shape, op.d_qkv);
@@ -270,31 +273,31 @@ void start_backward(const AttentionBackward<T>& op, const D& dropout, Stream str
 // ---- The implementations ----
 
 // Arrays are passed as bytes; cuDNN gets their type separately.
-using Forward = AttentionForward<std::byte>;
-using Backward = AttentionBackward<std::byte>;
+using Forward = graph::AttentionForward<std::byte>;
+using Backward = graph::AttentionBackward<std::byte>;
 
 void warn(const std::string& why) {
   warn_once("attention uses the native kernel, which is slower than cuDNN's: " + why);
 }
 
 // Whether cuDNN supports the op. The answer is the same for the forward and the backward pass.
-bool has_cudnn(const OpCall& op) {
+bool has_cudnn(const graph::OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
   if (cudnn.supports(attention_shape(op), attention_dtype(op))) return true;
   warn(cudnn.why_not());
   return false;
 }
 
-void run_cudnn(const OpCall& call) {
+void run_cudnn(const graph::OpCall& call) {
   const auto op = Forward::of(call);
   context_of(call).cudnn_attention->run({op.shape, attention_dtype(call), /*backward=*/false},
                                         {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp},
                                         op.workspace);
 }
 
-void run_cudnn_backward(const OpCall& call) {
+void run_cudnn_backward(const graph::OpCall& call) {
   const auto op = Backward::of(call);
-  const AttentionShape part = cudnn_attention_part(op.shape);
+  const graph::AttentionShape part = cudnn_attention_part(op.shape);
   const DType dtype = attention_dtype(call);
   const auto rows = static_cast<size_t>(part.time * part.heads);
   const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(dtype);
@@ -313,48 +316,48 @@ void run_cudnn_backward(const OpCall& call) {
 }
 
 // Warns if cuDNN would have been faster.
-void warn_of_limits(const OpCall& call) {
+void warn_of_limits(const graph::OpCall& call) {
   if (attention_dtype(call) != DType::kF32 && !cudnn_attention_supports(call))
     warn(kKnownLimit + cudnn_attention_limit(call));
 }
 
-void run_native(const OpCall& call) {
+void run_native(const graph::OpCall& call) {
   warn_of_limits(call);
   by_type(attention_dtype(call), [&]<typename T>() {
-    const auto op = AttentionForward<T>::of(call);
+    const auto op = graph::AttentionForward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_forward(op, dropout, stream_of(call));
     });
   });
 }
 
-void run_native_backward(const OpCall& call) {
+void run_native_backward(const graph::OpCall& call) {
   by_type(attention_dtype(call), [&]<typename T>() {
-    const auto op = AttentionBackward<T>::of(call);
+    const auto op = graph::AttentionBackward<T>::of(call);
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_backward(op, dropout, stream_of(call));
     });
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kAttention,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kAttention,
      "cudnn",
      run_cudnn,
      cudnn_attention_workspace,
      cudnn_attention_supports,
      has_cudnn},
-    {.kind = OpKind::kAttention,
+    {.kind = graph::OpKind::kAttention,
      .name = "native",
      .run = run_native,
      .supports = native_attention_supports},
-    {OpKind::kAttentionBackward,
+    {graph::OpKind::kAttentionBackward,
      "cudnn",
      run_cudnn_backward,
      cudnn_attention_backward_workspace,
      cudnn_attention_supports,
      has_cudnn},
-    {OpKind::kAttentionBackward,
+    {graph::OpKind::kAttentionBackward,
      "native",
      run_native_backward,
      native_attention_backward_workspace,
@@ -363,6 +366,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaAttention = kRows;
+constinit const exec::Implementations kCudaAttention = kRows;
 
 }  // namespace lockstep::cuda

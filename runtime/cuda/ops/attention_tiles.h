@@ -50,22 +50,22 @@ struct ThreadPosition {
     return {sample, other, row, first, inside};
   }
   // The same for the head of k and v that this head uses.
-  __device__ __forceinline__ ThreadPosition of_keys(const AttentionShape& shape) const {
+  __device__ __forceinline__ ThreadPosition of_keys(const graph::AttentionShape& shape) const {
     return of_head(head / static_cast<int>(shape.group()));
   }
   // Index of the head among the heads of all samples.
-  __device__ __forceinline__ int64_t number(const AttentionShape& shape) const {
+  __device__ __forceinline__ int64_t number(const graph::AttentionShape& shape) const {
     return sample * shape.heads + head;
   }
   // Offset of the head's first token in an array (B, H, T).
-  __device__ __forceinline__ int64_t statistics(const AttentionShape& shape) const {
+  __device__ __forceinline__ int64_t statistics(const graph::AttentionShape& shape) const {
     return number(shape) * shape.time;
   }
 };
 // heads: per sample; each has a row of blocks. Blocks that a tall grid has past the last head
 // repeat that head's work, with the same bits: skipping them would cost registers.
 template <typename S>
-__device__ __forceinline__ ThreadPosition thread_position(const AttentionShape& shape,
+__device__ __forceinline__ ThreadPosition thread_position(const graph::AttentionShape& shape,
                                                           int64_t heads) {
   const int row = static_cast<int>(blockIdx.x * S::kRows + threadIdx.x / S::kSharers);
   const auto number = static_cast<unsigned>(block_down()),
@@ -84,7 +84,7 @@ template <typename T>
 struct Tokens {
   T* data;
   int64_t stride;
-  __device__ __forceinline__ T* row(const AttentionShape& shape,
+  __device__ __forceinline__ T* row(const graph::AttentionShape& shape,
                                     const ThreadPosition& at,
                                     int64_t t) const {
     return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
@@ -96,7 +96,7 @@ struct Packed {
   Tokens<T> q, k, v;
 };
 template <typename T>
-Packed<T> unpack(const AttentionShape& shape, T* qkv) {
+Packed<T> unpack(const graph::AttentionShape& shape, T* qkv) {
   const int64_t stride = shape.packed_width();
   T* const k = qkv + shape.width();
   return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
@@ -105,7 +105,7 @@ Packed<T> unpack(const AttentionShape& shape, T* qkv) {
 // Reads the thread's part of a row; zeros beyond D, or if the row is not inside.
 template <typename S, typename T>
 __device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
-                                          const AttentionShape& shape,
+                                          const graph::AttentionShape& shape,
                                           const ThreadPosition& at,
                                           float (&part)[S::kPart]) {
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
 template <typename S, typename T>
 __device__ __forceinline__ void write_part(const float (&part)[S::kPart],
                                            const Tokens<T>& tokens,
-                                           const AttentionShape& shape,
+                                           const graph::AttentionShape& shape,
                                            const ThreadPosition& at) {
   if (!at.inside) return;
 #pragma unroll
@@ -131,7 +131,7 @@ __device__ __forceinline__ void write_part(const float (&part)[S::kPart],
 // All threads of the block copy rows [begin, begin + kTileRows) into `tile`, zeros outside.
 template <typename S, typename T>
 __device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
-                                          const AttentionShape& shape,
+                                          const graph::AttentionShape& shape,
                                           const ThreadPosition& at,
                                           int64_t begin,
                                           float (&tile)[S::kTileRows][S::kWidth]) {
@@ -161,7 +161,7 @@ __device__ __forceinline__ void add_scaled(float factor, const float* row, float
   for (int i = 0; i < S::kPart; ++i) to[i] = fmaf(factor, row[i], to[i]);
 }
 
-__device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
+__device__ __forceinline__ float softmax_scale(const graph::AttentionShape& shape) {
   return 1.0f / sqrtf(static_cast<float>(shape.head_size));
 }
 
@@ -169,7 +169,7 @@ __device__ __forceinline__ float softmax_scale(const AttentionShape& shape) {
 
 // No dropout: the factor of every probability is 1.
 struct KeepAll {
-  __device__ __forceinline__ float factor_of(const AttentionShape&,
+  __device__ __forceinline__ float factor_of(const graph::AttentionShape&,
                                              int64_t /*head*/,
                                              int64_t /*key*/,
                                              int64_t /*query*/) const {
@@ -177,16 +177,16 @@ struct KeepAll {
   }
 };
 struct Dropped {
-  const LaneContext* lane;  // in device memory
+  const graph::LaneContext* lane;  // in device memory
   uint32_t purpose, threshold;
   float factor;
 
-  __device__ __forceinline__ float factor_of(const AttentionShape& shape,
+  __device__ __forceinline__ float factor_of(const graph::AttentionShape& shape,
                                              int64_t head,
                                              int64_t key,
                                              int64_t query) const {
     const RngStream random{lane->seed, lane->step, lane->lane, purpose};
-    const uint64_t word = AttentionDropout::word(shape.time, head, key, query);
+    const uint64_t word = graph::AttentionDropout::word(shape.time, head, key, query);
     // philox_word() would keep the four words in local memory, to choose one of them by its index.
     const Philox4 words = philox(random, word >> 2);
     const uint32_t low = (word & 1) != 0 ? words.word[1] : words.word[0];
@@ -215,7 +215,7 @@ struct Documents {
 
 // The documents of the block's rows. All threads of the block must call it.
 template <typename S>
-__device__ __forceinline__ Documents documents_of(const AttentionShape& shape,
+__device__ __forceinline__ Documents documents_of(const graph::AttentionShape& shape,
                                                   const ThreadPosition& at,
                                                   const int32_t* documents,
                                                   Side side = Side::kQueries) {
@@ -232,7 +232,7 @@ __device__ __forceinline__ Documents documents_of(const AttentionShape& shape,
 
 // Whether a tile of tokens has any document of the block's rows; the same for all threads.
 template <typename S>
-__device__ __forceinline__ bool has_tile(const AttentionShape& shape,
+__device__ __forceinline__ bool has_tile(const graph::AttentionShape& shape,
                                          const Documents& documents,
                                          int64_t begin) {
   if (documents.numbers == nullptr) return true;
@@ -257,17 +257,17 @@ __device__ __forceinline__ int64_t first_row() {
   return static_cast<int64_t>(blockIdx.x) * S::kRows;
 }
 template <typename S>
-__device__ __forceinline__ int64_t last_row(const AttentionShape& shape) {
+__device__ __forceinline__ int64_t last_row(const graph::AttentionShape& shape) {
   const int64_t end = first_row<S>() + S::kRows;
   return (end < shape.time ? end : shape.time) - 1;
 }
 template <typename S>
-__device__ __forceinline__ Reach keys_of_block(const AttentionShape& shape) {
+__device__ __forceinline__ Reach keys_of_block(const graph::AttentionShape& shape) {
   return {shape.first_key(first_row<S>()) / S::kTileRows * S::kTileRows,
           shape.keys_end(last_row<S>(shape))};
 }
 template <typename S>
-__device__ __forceinline__ Reach queries_of_block(const AttentionShape& shape) {
+__device__ __forceinline__ Reach queries_of_block(const graph::AttentionShape& shape) {
   return {shape.first_query(first_row<S>()) / S::kTileRows * S::kTileRows,
           shape.queries_end(last_row<S>(shape))};
 }

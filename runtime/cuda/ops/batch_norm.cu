@@ -66,8 +66,11 @@ __global__ void __launch_bounds__(kWarp* kGroups) combine_kernel(const float* pa
 }
 
 template <typename T, typename S, int N>
-__global__ void __launch_bounds__(kTileThreads) forward_kernel(
-    BatchNormForward<T> op, const S* mean, const S* variance, int width, int64_t block_rows) {
+__global__ void __launch_bounds__(kTileThreads) forward_kernel(graph::BatchNormForward<T> op,
+                                                               const S* mean,
+                                                               const S* variance,
+                                                               int width,
+                                                               int64_t block_rows) {
   const TilePosition<N> position(width, block_rows, op.rows);
   if (position.channel >= op.channels) return;
   const Channels<N> channels(op, mean, variance, position.channel);
@@ -136,7 +139,10 @@ void start_statistics(const T* x,
 }
 
 template <typename T, typename S>
-void start_forward(const BatchNormForward<T>& op, const S* mean, const S* variance, Stream stream) {
+void start_forward(const graph::BatchNormForward<T>& op,
+                   const S* mean,
+                   const S* variance,
+                   Stream stream) {
   const bool vectors = is_vectorizable<T>(op.channels, {op.x, op.delta, op.gamma, op.beta, op.y}) &&
                        all_aligned({mean, variance});
   with_vectors<T>(vectors, [&](auto n) {
@@ -154,9 +160,9 @@ void start_forward(const BatchNormForward<T>& op, const S* mean, const S* varian
 
 // In evaluation, the running statistics are read from the stored parameters. If these are 16-bit,
 // they are rounded, by at most one part in 500 except beyond FP16's range.
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(BatchNormIn::kX), [&]<typename T>() {
-    const auto op = BatchNormForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::BatchNormIn::kX), [&]<typename T>() {
+    const auto op = graph::BatchNormForward<T>::of(call);
     const Stream stream = stream_of(call);
     if (!call.training()) return start_forward(op, op.running_mean, op.running_variance, stream);
     if (op.lane_statistics != nullptr) {
@@ -174,9 +180,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_statistics(const OpCall& call) {
-  by_type(call.input_dtype(BatchStatisticsIn::kX), [&]<typename T>() {
-    const auto op = BatchStatistics<T>::of(call);
+void run_statistics(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::BatchStatisticsIn::kX), [&]<typename T>() {
+    const auto op = graph::BatchStatistics<T>::of(call);
     start_statistics(op.x,
                      op.rows,
                      op.channels,
@@ -188,7 +194,7 @@ void run_statistics(const OpCall& call) {
 }
 
 struct Running {
-  BatchNormRunning<float> op;
+  graph::BatchNormRunning<float> op;
   template <int N>
   __device__ void operator()(int64_t at, std::integral_constant<int, N>) const {
     const auto rows = static_cast<float>(op.rows);
@@ -201,27 +207,30 @@ struct Running {
   }
 };
 
-void run_running(const OpCall& call) {
-  const auto op = BatchNormRunning<float>::of(call);
+void run_running(const graph::OpCall& call) {
+  const auto op = graph::BatchNormRunning<float>::of(call);
   for_each_flat<1>(op.channels, false, Running{op}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kBatchNorm, "native", run_forward, batch_norm_workspace<BatchNormIn::kX>},
-    {OpKind::kBatchNormBackward,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kBatchNorm,
+     "native",
+     run_forward,
+     batch_norm_workspace<graph::BatchNormIn::kX>},
+    {graph::OpKind::kBatchNormBackward,
      "native",
      run_batch_norm_backward,
-     batch_norm_workspace<BatchNormBackwardIn::kDY>},
-    {OpKind::kBatchStatistics,
+     batch_norm_workspace<graph::BatchNormBackwardIn::kDY>},
+    {graph::OpKind::kBatchStatistics,
      "native",
      run_statistics,
-     batch_norm_workspace<BatchStatisticsIn::kX>},
-    {OpKind::kBatchNormRunning, "native", run_running},
-    {OpKind::kBatchNormSums,
+     batch_norm_workspace<graph::BatchStatisticsIn::kX>},
+    {graph::OpKind::kBatchNormRunning, "native", run_running},
+    {graph::OpKind::kBatchNormSums,
      "native",
      run_batch_norm_sums,
-     batch_norm_workspace<BatchNormBackwardIn::kDY>},
-    {OpKind::kBatchNormInputGradient,
+     batch_norm_workspace<graph::BatchNormBackwardIn::kDY>},
+    {graph::OpKind::kBatchNormInputGradient,
      "native",
      run_batch_norm_input_gradient,
      batch_norm_input_gradient_workspace},
@@ -229,6 +238,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaBatchNorm = kRows;
+constinit const exec::Implementations kCudaBatchNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -67,8 +67,8 @@ inline bool all_aligned(std::initializer_list<const void*> arrays) {
 }
 
 // Defined in batch_norm_backward.cu, for the table of implementations.
-void run_batch_norm_backward(const OpCall& call);
-void run_batch_norm_sums(const OpCall& call);
-void run_batch_norm_input_gradient(const OpCall& call);
+void run_batch_norm_backward(const graph::OpCall& call);
+void run_batch_norm_sums(const graph::OpCall& call);
+void run_batch_norm_input_gradient(const graph::OpCall& call);
 
 }  // namespace lockstep::cuda

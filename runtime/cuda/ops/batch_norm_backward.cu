@@ -7,7 +7,7 @@ namespace {
 
 // Loads x and the gradient that the activation passed.
 template <int N, typename T>
-__device__ __forceinline__ void load_gradient(const BatchNormGradientInputs<T>& in,
+__device__ __forceinline__ void load_gradient(const graph::BatchNormGradientInputs<T>& in,
                                               const Channels<N>& channels,
                                               int64_t at,
                                               float (&x)[N],
@@ -28,8 +28,12 @@ __device__ __forceinline__ void load_gradient(const BatchNormGradientInputs<T>& 
 
 // Each block's sums of g and of g (x - mean); writes d_delta unless it is null.
 template <typename T, int N>
-__global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(
-    BatchNormGradientInputs<T> in, T* d_delta, float* partials, int width, int64_t block_rows) {
+__global__ void __launch_bounds__(kTileThreads)
+    gradient_sums_kernel(graph::BatchNormGradientInputs<T> in,
+                         T* d_delta,
+                         float* partials,
+                         int width,
+                         int64_t block_rows) {
   const TilePosition<N> position(width, block_rows, in.rows);
   const bool inside = position.channel < in.channels;
   float sums[N] = {}, products[N] = {};
@@ -60,11 +64,11 @@ __global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(
 // Threads (32, kGroups): x is the channel within the block's 32, y the group.
 template <typename T>
 __global__ void __launch_bounds__(kWarp* kGroups)
-    finish_sums_kernel(BatchNormGradientInputs<T> in,
+    finish_sums_kernel(graph::BatchNormGradientInputs<T> in,
                        const float* partials,
                        int64_t blocks,
                        int64_t all_rows,
-                       BatchNormParameterGradients<T> to) {
+                       graph::BatchNormParameterGradients<T> to) {
   __shared__ float parts[kGroups][2][kWarp];
   const int64_t channel = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
   float sum = 0, products = 0;
@@ -93,14 +97,15 @@ __global__ void __launch_bounds__(kWarp* kGroups)
 
 // Computes d_x, and d_delta unless it is null, from the sums over all rows of g and of g xhat.
 template <typename T, int N>
-__global__ void __launch_bounds__(kTileThreads) input_gradient_kernel(BatchNormGradientInputs<T> in,
-                                                                      const float* sums,
-                                                                      const float* products,
-                                                                      int64_t all_rows,
-                                                                      T* d_delta,
-                                                                      T* d_x,
-                                                                      int width,
-                                                                      int64_t block_rows) {
+__global__ void __launch_bounds__(kTileThreads)
+    input_gradient_kernel(graph::BatchNormGradientInputs<T> in,
+                          const float* sums,
+                          const float* products,
+                          int64_t all_rows,
+                          T* d_delta,
+                          T* d_x,
+                          int width,
+                          int64_t block_rows) {
   const TilePosition<N> position(width, block_rows, in.rows);
   if (position.channel >= in.channels) return;
   const Channels<N> channels(in, in.mean, in.variance, position.channel);
@@ -145,7 +150,7 @@ void sum_lanes(int64_t lanes, int64_t n, const float* parts, float* out, Stream 
 }
 
 template <typename T>
-bool takes_vectors(const BatchNormGradientInputs<T>& in,
+bool takes_vectors(const graph::BatchNormGradientInputs<T>& in,
                    const T* d_x,
                    const T* d_delta,
                    const float* sums,
@@ -157,10 +162,10 @@ bool takes_vectors(const BatchNormGradientInputs<T>& in,
 // Writes the parameters' gradients and, unless it is null, d_delta. The rows are those of one of
 // `lanes` lanes, while mean and variance are those of all lanes.
 template <typename T, int N>
-void start_sums(const BatchNormGradientInputs<T>& in,
+void start_sums(const graph::BatchNormGradientInputs<T>& in,
                 int64_t lanes,
                 T* d_delta,
-                const BatchNormParameterGradients<T>& to,
+                const graph::BatchNormParameterGradients<T>& to,
                 float* workspace,
                 Stream stream) {
   const RowTiles tiles = batch_norm_tiles(in.rows, in.channels, N);
@@ -181,7 +186,7 @@ void start_sums(const BatchNormGradientInputs<T>& in,
 }
 
 template <typename T, int N>
-void start_input_gradient(const BatchNormGradientInputs<T>& in,
+void start_input_gradient(const graph::BatchNormGradientInputs<T>& in,
                           int64_t lanes,
                           const float* sums,
                           const float* products,
@@ -203,9 +208,9 @@ void start_input_gradient(const BatchNormGradientInputs<T>& in,
 
 }  // namespace
 
-void run_batch_norm_backward(const OpCall& call) {
-  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = BatchNormBackward<T>::of(call);
+void run_batch_norm_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::BatchNormBackward<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors(op.in, op.d_x, op.d_delta, sums, products);
@@ -218,9 +223,9 @@ void run_batch_norm_backward(const OpCall& call) {
   });
 }
 
-void run_batch_norm_sums(const OpCall& call) {
-  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = BatchNormSums<T>::of(call);
+void run_batch_norm_sums(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::BatchNormSums<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors<T>(op.in, nullptr, op.d_delta, sums, products);
@@ -233,9 +238,9 @@ void run_batch_norm_sums(const OpCall& call) {
   });
 }
 
-void run_batch_norm_input_gradient(const OpCall& call) {
-  by_type(call.input_dtype(BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = BatchNormInputGradient<T>::of(call);
+void run_batch_norm_input_gradient(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::BatchNormInputGradient<T>::of(call);
     const Stream stream = stream_of(call);
     float *const sums = op.workspace, *const products = sums + op.in.channels;
     sum_lanes(op.lanes, 2 * op.in.channels, op.all_sums, sums, stream);

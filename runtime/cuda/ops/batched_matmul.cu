@@ -18,16 +18,18 @@ namespace lockstep::cuda {
 namespace {
 
 // Arrays are passed as bytes; a product gets their type separately.
-using Call = BatchedMatmul<std::byte>;
+using Call = graph::BatchedMatmul<std::byte>;
 
-bool has_results(const BatchedProducts& sizes) {
+bool has_results(const graph::BatchedProducts& sizes) {
   return sizes.m > 0 && sizes.n > 0 && sizes.products.count() > 0;
 }
-bool has_terms(const BatchedProducts& sizes) { return sizes.k > 0 && sizes.sums.count() > 0; }
+bool has_terms(const graph::BatchedProducts& sizes) {
+  return sizes.k > 0 && sizes.sums.count() > 0;
+}
 
 // Batches to queue, for each round of the other loops.
 struct Batches {
-  explicit Batches(const BatchedProducts& sizes) {
+  explicit Batches(const graph::BatchedProducts& sizes) {
     int longest = 0;
     for (int d = 1; d < sizes.products.rank; ++d) {
       if (sizes.products.loops[d].count > sizes.products.loops[longest].count) longest = d;
@@ -41,47 +43,48 @@ struct Batches {
     }
   }
 
-  ProductLoops::Loop batch{1, 0, 0, 0};
-  ProductLoops others;
+  graph::ProductLoops::Loop batch{1, 0, 0, 0};
+  graph::ProductLoops others;
 };
 
-Product product_of(const OpCall& call, bool accumulate) {
-  const BatchedProducts sizes = Call::of(call).sizes;
-  const ProductLoops::Loop batch = Batches(sizes).batch;
-  return {.m = sizes.m,
-          .n = sizes.n,
-          .k = sizes.k,
-          .batch = batch.count,
-          .batch_a = batch.a,
-          .batch_b = batch.b,
-          .batch_out = batch.y,
-          .transpose_a = sizes.transpose_a,
-          .transpose_b = sizes.transpose_b,
-          .in = call.input_dtype(BatchedMatmulIn::kA),
-          .out = adds_in_floats(call) ? DType::kF32 : call.output_dtype(BatchedMatmulOut::kY),
-          .accumulate = accumulate,
-          .tf32 = context_of(call).tf32};
+Product product_of(const graph::OpCall& call, bool accumulate) {
+  const graph::BatchedProducts sizes = Call::of(call).sizes;
+  const graph::ProductLoops::Loop batch = Batches(sizes).batch;
+  return {
+      .m = sizes.m,
+      .n = sizes.n,
+      .k = sizes.k,
+      .batch = batch.count,
+      .batch_a = batch.a,
+      .batch_b = batch.b,
+      .batch_out = batch.y,
+      .transpose_a = sizes.transpose_a,
+      .transpose_b = sizes.transpose_b,
+      .in = call.input_dtype(graph::BatchedMatmulIn::kA),
+      .out = adds_in_floats(call) ? DType::kF32 : call.output_dtype(graph::BatchedMatmulOut::kY),
+      .accumulate = accumulate,
+      .tf32 = context_of(call).tf32};
 }
 
 template <Multiply kMultiply>
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   const Call op = Call::of(call);
   if (!has_results(op.sizes)) return;
-  const int64_t n = call.output_shape(BatchedMatmulOut::kY).elements();
+  const int64_t n = call.output_shape(graph::BatchedMatmulOut::kY).elements();
   if (!has_terms(op.sizes)) {
-    return by_type(call.output_dtype(BatchedMatmulOut::kY), [&]<typename T>() {
+    return by_type(call.output_dtype(graph::BatchedMatmulOut::kY), [&]<typename T>() {
       fill_zeros(reinterpret_cast<T*>(op.y), n, stream_of(call));
     });
   }
   const bool in_floats = adds_in_floats(call);
   std::byte* const out = in_floats ? op.workspace : op.y;
-  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(BatchedMatmulIn::kA))),
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(graph::BatchedMatmulIn::kA))),
              out_bytes = in_floats ? int64_t{4} : in_bytes;
   const Batches batches(op.sizes);
   for (int64_t round = 0; round < batches.others.count(); ++round) {
-    const ProductLoops::Place at = batches.others.place(round);
+    const graph::ProductLoops::Place at = batches.others.place(round);
     for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
-      const ProductLoops::Place from = op.sizes.sums.place(sum);
+      const graph::ProductLoops::Place from = op.sizes.sums.place(sum);
       kMultiply(call,
                 product_of(call, sum > 0),
                 {.a = op.a + (at.a + from.a) * in_bytes,
@@ -91,21 +94,21 @@ void run(const OpCall& call) {
     }
   }
   if (!in_floats) return;
-  by_type(call.output_dtype(BatchedMatmulOut::kY), [&]<typename T>() {
+  by_type(call.output_dtype(graph::BatchedMatmulOut::kY), [&]<typename T>() {
     copy_flat(reinterpret_cast<const float*>(out), reinterpret_cast<T*>(op.y), n, stream_of(call));
   });
 }
 
 // cuBLASLt's operands must be aligned to 16 bytes.
-bool supports_library(const OpCall& call) {
-  const BatchedProducts sizes = Call::of(call).sizes;
+bool supports_library(const graph::OpCall& call) {
+  const graph::BatchedProducts sizes = Call::of(call).sizes;
   if (!has_results(sizes) || !has_terms(sizes)) return false;
-  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(BatchedMatmulIn::kA))),
+  const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(graph::BatchedMatmulIn::kA))),
              out_bytes = adds_in_floats(call) ? int64_t{4} : in_bytes;
-  const ProductLoops others = Batches(sizes).others;
-  for (const ProductLoops* const loops : {&others, &sizes.sums}) {
+  const graph::ProductLoops others = Batches(sizes).others;
+  for (const graph::ProductLoops* const loops : {&others, &sizes.sums}) {
     for (int d = 0; d < loops->rank; ++d) {
-      const ProductLoops::Loop& loop = loops->loops[d];
+      const graph::ProductLoops::Loop& loop = loops->loops[d];
       if (loop.a * in_bytes % 16 != 0 || loop.b * in_bytes % 16 != 0 ||
           loop.y * out_bytes % 16 != 0)
         return false;
@@ -114,7 +117,7 @@ bool supports_library(const OpCall& call) {
   return true;
 }
 
-bool has_algorithms(const OpCall& call) {
+bool has_algorithms(const graph::OpCall& call) {
   for (const bool accumulate : {false, true}) {
     if (accumulate && Call::of(call).sizes.sums.count() == 1) continue;
     const Product product = product_of(call, accumulate);
@@ -130,18 +133,18 @@ bool has_algorithms(const OpCall& call) {
   return true;
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kBatchedMatmul,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kBatchedMatmul,
      .name = "cublaslt",
      .run = run<multiply>,
      .workspace_bytes = batched_matmul_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, batched_matmul_workspace},
+    {graph::OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, batched_matmul_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaBatchedMatmul = kRows;
+constinit const exec::Implementations kCudaBatchedMatmul = kRows;
 
 }  // namespace lockstep::cuda

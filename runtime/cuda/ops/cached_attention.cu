@@ -17,7 +17,7 @@ constexpr int kThreads = 128;  // per block, which handles a token and a head of
 // Stores element i of the keys (B, S, K, D) and of the values in the KV cache.
 template <typename T>
 struct StoreTokens {
-  CachedAttention<T> op;
+  graph::CachedAttention<T> op;
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const int64_t d = i % op.head_size, head = i / op.head_size % op.kv_heads;
@@ -33,7 +33,8 @@ struct StoreTokens {
 // Keys are visited a tile at a time, one per thread, with a running maximum and sum. Then each
 // thread adds the tile's values to its elements of y.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op, float scale) {
+__global__ void __launch_bounds__(kThreads)
+    attend_kernel(graph::CachedAttention<T> op, float scale) {
   constexpr int kHeld = kMaxHeadSize / kThreads;
   __shared__ float q[kMaxHeadSize], weights[kThreads];
   const int thread = threadIdx.x;
@@ -86,10 +87,10 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(CachedAttention<T> op,
   }
 }
 
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(CachedAttentionIn::kQkv), [&]<typename T>() {
-    const auto op = CachedAttention<T>::of(call);
+  by_type(call.input_dtype(graph::CachedAttentionIn::kQkv), [&]<typename T>() {
+    const auto op = graph::CachedAttention<T>::of(call);
     if (op.new_cache != op.cache) copy_flat(op.cache, op.new_cache, op.cache_elements(), stream);
     const int64_t rows = op.batch * op.tokens;
     for_each_flat<1>(rows * op.kv_heads * op.head_size, false, StoreTokens<T>{op}, stream);
@@ -102,8 +103,8 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kCachedAttention,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kCachedAttention,
      .name = "native",
      .run = run,
      .supports = cached_attention_supports},
@@ -111,6 +112,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaCachedAttention = kRows;
+constinit const exec::Implementations kCudaCachedAttention = kRows;
 
 }  // namespace lockstep::cuda

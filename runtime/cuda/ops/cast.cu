@@ -26,20 +26,20 @@ struct Widen {
   }
 };
 
-void run(const OpCall& call) {
-  by_type(call.output_dtype(CastOut::kY), [&]<typename T>() {
-    copy_flat(call.input<float>(CastIn::kX),
-              call.output<T>(CastOut::kY),
-              call.input_shape(CastIn::kX).elements(),
+void run(const graph::OpCall& call) {
+  by_type(call.output_dtype(graph::CastOut::kY), [&]<typename T>() {
+    copy_flat(call.input<float>(graph::CastIn::kX),
+              call.output<T>(graph::CastOut::kY),
+              call.input_shape(graph::CastIn::kX).elements(),
               stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kCast, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kCast, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaCast = kRows;
+constinit const exec::Implementations kCudaCast = kRows;
 
 template <typename T>
 void widen(const T* from, bool accumulate, float* to, int64_t n, Stream stream) {

@@ -14,8 +14,8 @@ namespace {
 // The parts and the whole, in words: P is Word*, or const Word* if they are read.
 template <typename P, typename Divisor>
 struct Parts {
-  int64_t ends[kMaxConcatInputs];
-  P parts[kMaxConcatInputs];
+  int64_t ends[graph::kMaxConcatInputs];
+  P parts[graph::kMaxConcatInputs];
   Divisor columns;
   int count;
 
@@ -62,7 +62,9 @@ struct Split {
 };
 
 template <typename P, typename Divisor, typename Bytes>
-Parts<P, Divisor> parts_of(const ConcatAttributes& sizes, Bytes* const* arrays, int64_t width) {
+Parts<P, Divisor> parts_of(const graph::ConcatAttributes& sizes,
+                           Bytes* const* arrays,
+                           int64_t width) {
   Parts<P, Divisor> made{};
   made.count = sizes.count;
   made.columns = Divisor(sizes.columns() / width);
@@ -74,7 +76,7 @@ Parts<P, Divisor> parts_of(const ConcatAttributes& sizes, Bytes* const* arrays, 
 }
 
 template <typename Word, typename Divisor>
-void start(const ConcatForward<std::byte>& op, int64_t width, Stream stream) {
+void start(const graph::ConcatForward<std::byte>& op, int64_t width, Stream stream) {
   for_each_flat<1>(op.sizes.rows * op.sizes.columns() / width,
                    false,
                    Join<Word, Divisor>{parts_of<const Word*, Divisor>(op.sizes, op.x, width),
@@ -83,7 +85,7 @@ void start(const ConcatForward<std::byte>& op, int64_t width, Stream stream) {
 }
 
 template <typename Word, typename Divisor>
-void start(const ConcatBackward<std::byte>& op, int64_t width, Stream stream) {
+void start(const graph::ConcatBackward<std::byte>& op, int64_t width, Stream stream) {
   for_each_flat<1>(op.sizes.rows * op.sizes.columns() / width,
                    false,
                    Split<Word, Divisor>{parts_of<Word*, Divisor>(op.sizes, op.d_x, width),
@@ -93,7 +95,7 @@ void start(const ConcatBackward<std::byte>& op, int64_t width, Stream stream) {
 
 // Whether rows and arrays consist of aligned words of `width` elements, which have `bytes` bytes.
 template <typename Bytes>
-bool in_words(const ConcatAttributes& sizes,
+bool in_words(const graph::ConcatAttributes& sizes,
               Bytes* const* arrays,
               const void* whole,
               int64_t width,
@@ -126,27 +128,27 @@ void run(const O& op, Bytes* const* arrays, const void* whole, Stream stream) {
   start<T>(op, 1, stream);
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = ConcatForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(ConcatIn::kX)) == 4)
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::ConcatForward<std::byte>::of(call);
+  if (size_of(call.input_dtype(graph::ConcatIn::kX)) == 4)
     return run<uint32_t>(op, op.x, op.y, stream_of(call));
   run<uint16_t>(op, op.x, op.y, stream_of(call));
 }
 
-void run_backward(const OpCall& call) {
-  const auto op = ConcatBackward<std::byte>::of(call);
-  if (size_of(call.input_dtype(ConcatBackwardIn::kDY)) == 4)
+void run_backward(const graph::OpCall& call) {
+  const auto op = graph::ConcatBackward<std::byte>::of(call);
+  if (size_of(call.input_dtype(graph::ConcatBackwardIn::kDY)) == 4)
     return run<uint32_t>(op, op.d_x, op.d_y, stream_of(call));
   run<uint16_t>(op, op.d_x, op.d_y, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConcat, "copies", run_forward},
-    {OpKind::kConcatBackward, "copies", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConcat, "copies", run_forward},
+    {graph::OpKind::kConcatBackward, "copies", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaConcat = kRows;
+constinit const exec::Implementations kCudaConcat = kRows;
 
 }  // namespace lockstep::cuda

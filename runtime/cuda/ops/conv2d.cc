@@ -26,15 +26,15 @@ namespace lockstep::cuda {
 namespace {
 
 // Arrays are passed as bytes; the libraries get their type separately.
-using Forward = Conv2dForward<std::byte>;
-using Backward = Conv2dBackward<std::byte>;
+using Forward = graph::Conv2dForward<std::byte>;
+using Backward = graph::Conv2dBackward<std::byte>;
 
-CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
+CudnnConv2dKey key_of(const graph::OpCall& call, Conv2dPass pass) {
   return cudnn_conv2d_key(call, pass, context_of(call).tf32);
 }
 
 // Whether cuDNN supports this pass. If not, logs a warning, once for each reason.
-bool cudnn_supports(const OpCall& call, const CudnnConv2dKey& key) {
+bool cudnn_supports(const graph::OpCall& call, const CudnnConv2dKey& key) {
   CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
   if (cudnn.supports(key)) return true;
   warn_once("a convolution uses the native kernel, which is slower than cuDNN's: " +
@@ -44,17 +44,17 @@ bool cudnn_supports(const OpCall& call, const CudnnConv2dKey& key) {
 
 // ---- Forward ----
 
-CudnnConv2dKey epilogue_key(const OpCall& call) {
+CudnnConv2dKey epilogue_key(const graph::OpCall& call) {
   return cudnn_conv2d_epilogue_key(call, context_of(call).tf32);
 }
-bool has_epilogue(const OpCall& call) {
+bool has_epilogue(const graph::OpCall& call) {
   return context_of(call).cudnn_conv2d->supports(epilogue_key(call));
 }
-bool has_cudnn(const OpCall& call) {
+bool has_cudnn(const graph::OpCall& call) {
   return cudnn_supports(call, key_of(call, Conv2dPass::kForward));
 }
 
-void run_on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
+void run_on_cudnn(const graph::OpCall& call, const CudnnConv2dKey& key) {
   const auto op = Forward::of(call);
   context_of(call).cudnn_conv2d->run(
       key, {.x = op.x, .w = op.weight, .y = op.y, .bias = op.bias}, op.workspace);
@@ -62,7 +62,7 @@ void run_on_cudnn(const OpCall& call, const CudnnConv2dKey& key) {
 
 // Applies the activation to y in place.
 template <typename T>
-void run_activation(const Conv2dForward<T>& op, Stream stream) {
+void run_activation(const graph::Conv2dForward<T>& op, Stream stream) {
   if (op.activation == Activation::kNone) return;
   activation_forward<T>({.activation = op.activation,
                          .n = op.shape.out_pixels() * op.shape.outputs,
@@ -71,27 +71,28 @@ void run_activation(const Conv2dForward<T>& op, Stream stream) {
                         stream);
 }
 
-void run_with_epilogue(const OpCall& call) {
+void run_with_epilogue(const graph::OpCall& call) {
   const CudnnConv2dKey key = epilogue_key(call);
   run_on_cudnn(call, key);
   if (key.relu) return;
-  by_type(key.dtype,
-          [&]<typename T>() { run_activation(Conv2dForward<T>::of(call), stream_of(call)); });
+  by_type(key.dtype, [&]<typename T>() {
+    run_activation(graph::Conv2dForward<T>::of(call), stream_of(call));
+  });
 }
 
-void run_cudnn(const OpCall& call) {
+void run_cudnn(const graph::OpCall& call) {
   const CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
   run_on_cudnn(call, key);
   by_type(key.dtype, [&]<typename T>() {
-    const auto op = Conv2dForward<T>::of(call);
+    const auto op = graph::Conv2dForward<T>::of(call);
     if (op.bias != nullptr) add_bias(op, stream_of(call));
     run_activation(op, stream_of(call));
   });
 }
 
-void run_native(const OpCall& call) {
-  by_type(call.input_dtype(Conv2dIn::kX), [&]<typename T>() {
-    const auto op = Conv2dForward<T>::of(call);
+void run_native(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::Conv2dIn::kX), [&]<typename T>() {
+    const auto op = graph::Conv2dForward<T>::of(call);
     conv2d_forward(op, stream_of(call));
     run_activation(op, stream_of(call));
   });
@@ -101,7 +102,7 @@ void run_native(const OpCall& call) {
 
 constexpr Half kInputOnCudnn = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           if (op.d_x == nullptr) return;
           context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
@@ -111,16 +112,16 @@ constexpr Half kInputOnCudnn = {
     .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
     .supports = conv2d_supports_op,
     .available =
-        [](const OpCall& call) {
-          return !call.has_output(Conv2dBackwardOut::kDX) ||
+        [](const graph::OpCall& call) {
+          return !call.has_output(graph::Conv2dBackwardOut::kDX) ||
                  cudnn_supports(call, key_of(call, Conv2dPass::kBackwardInput));
         }};
 
 constexpr Half kNativeInput = {.run =
-                                   [](const OpCall& call) {
-                                     by_type(call.input_dtype(Conv2dBackwardIn::kDY),
+                                   [](const graph::OpCall& call) {
+                                     by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY),
                                              [&]<typename T>() {
-                                               const auto op = Conv2dBackward<T>::of(call);
+                                               const auto op = graph::Conv2dBackward<T>::of(call);
                                                if (op.d_x != nullptr)
                                                  conv2d_backward_input(op, stream_of(call));
                                              });
@@ -129,18 +130,18 @@ constexpr Half kNativeInput = {.run =
 
 // ---- Backward: d_weight ----
 
-bool is_linear(const OpCall& op) { return conv2d_shape(op).is_linear(); }
-bool is_not_linear(const OpCall& op) { return !is_linear(op); }
-bool accumulates(const OpCall& op) { return Backward::of(op).accumulate_weight; }
+bool is_linear(const graph::OpCall& op) { return conv2d_shape(op).is_linear(); }
+bool is_not_linear(const graph::OpCall& op) { return !is_linear(op); }
+bool accumulates(const graph::OpCall& op) { return Backward::of(op).accumulate_weight; }
 
 // The weight gradient of a 1x1 convolution as one product.
-Product product_of(const OpCall& call) {
+Product product_of(const graph::OpCall& call) {
   const auto op = Backward::of(call);
   return {.m = op.shape.outputs,
           .n = op.shape.channels,
           .k = op.shape.pixels(),
           .transpose_a = true,
-          .in = call.input_dtype(Conv2dBackwardIn::kDY),
+          .in = call.input_dtype(graph::Conv2dBackwardIn::kDY),
           .out = DType::kF32,
           .accumulate = op.accumulate_weight,
           .tf32 = context_of(call).tf32};
@@ -148,14 +149,14 @@ Product product_of(const OpCall& call) {
 
 constexpr Half kWeightOnCublaslt = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           context_of(call).matmul->run(product_of(call),
                                        {.a = op.d_y, .b = op.x, .out = op.d_weight});
         },
     .supports = is_linear,
     .available =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const Product product = product_of(call);
           if (context_of(call).matmul->supports(product)) return true;
           warn_once(fmt::format(
@@ -167,22 +168,22 @@ constexpr Half kWeightOnCublaslt = {
           return false;
         }};
 
-void run_weight_on_cudnn(const OpCall& call, const CudnnConv2dKey& key, void* d_weight) {
+void run_weight_on_cudnn(const graph::OpCall& call, const CudnnConv2dKey& key, void* d_weight) {
   const auto op = Backward::of(call);
   context_of(call).cudnn_conv2d->run(key, {.x = op.x, .w = d_weight, .y = op.d_y}, op.workspace);
 }
 
-CudnnConv2dKey wide_key(const OpCall& call) {
+CudnnConv2dKey wide_key(const graph::OpCall& call) {
   return cudnn_conv2d_wide_key(call, context_of(call).tf32);
 }
 
-bool has_wide(const OpCall& call) {
+bool has_wide(const graph::OpCall& call) {
   return !accumulates(call) && context_of(call).cudnn_conv2d->supports(wide_key(call));
 }
 
 constexpr Half kWeightOnCudnn = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           run_weight_on_cudnn(call, wide_key(call), Backward::of(call).d_weight);
         },
     .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>,
@@ -192,7 +193,7 @@ constexpr Half kWeightOnCudnn = {
 // Stores the gradient in the images' type, then widens it.
 constexpr Half kWeightWidened = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           const CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
           std::byte* const narrow = op.workspace + narrow_gradient_offset(call);
@@ -208,7 +209,7 @@ constexpr Half kWeightWidened = {
     .workspace_bytes = conv2d_widened_workspace,
     .supports = is_not_linear,
     .available =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
           const CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
           if (!cudnn_supports(call, key)) return false;
@@ -224,18 +225,18 @@ constexpr Half kWeightWidened = {
 
 constexpr Half kNativeWeight = {
     .run =
-        [](const OpCall& call) {
-          by_type(call.input_dtype(Conv2dBackwardIn::kDY), [&]<typename T>() {
-            conv2d_backward_weight(Conv2dBackward<T>::of(call), stream_of(call));
+        [](const graph::OpCall& call) {
+          by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
+            conv2d_backward_weight(graph::Conv2dBackward<T>::of(call), stream_of(call));
           });
         },
     .workspace_bytes = native_conv2d_weight_workspace};
 
 // ---- Backward: d_bias, after d_weight ----
 
-void run_bias(const OpCall& call) {
-  by_type(call.input_dtype(Conv2dBackwardIn::kDY), [&]<typename T>() {
-    const auto op = Conv2dBackward<T>::of(call);
+void run_bias(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::Conv2dBackward<T>::of(call);
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.out_pixels(),
@@ -251,41 +252,44 @@ void run_bias(const OpCall& call) {
 template <const Half& kWeight>
 constexpr Half kAndBias = {
     .run =
-        [](const OpCall& call) {
-          if (call.has_output(Conv2dBackwardOut::kDWeight)) kWeight.run(call);
+        [](const graph::OpCall& call) {
+          if (call.has_output(graph::Conv2dBackwardOut::kDWeight)) kWeight.run(call);
           run_bias(call);
         },
     .workspace_bytes =
-        [](const OpCall& op) {
+        [](const graph::OpCall& op) {
           return std::max(kWeight.workspace_bytes(op), conv2d_bias_workspace(op));
         },
     .supports = kWeight.supports,
     .available =
         kWeight.available == nullptr
             ? nullptr
-            : +[](const OpCall& op) {
-                return !op.has_output(Conv2dBackwardOut::kDWeight) || kWeight.available(op);
+            : +[](const graph::OpCall& op) {
+                return !op.has_output(graph::Conv2dBackwardOut::kDWeight) || kWeight.available(op);
               }};
 
 template <const Half& kInput, const Half& kWeight>
-constexpr Implementation backward(const char* name) {
-  return both<OpKind::kConv2dBackward, kInput, kAndBias<kWeight>>(name);
+constexpr exec::Implementation backward(const char* name) {
+  return both<graph::OpKind::kConv2dBackward, kInput, kAndBias<kWeight>>(name);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConv2d,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConv2d,
      "cudnn with epilogue",
      run_with_epilogue,
      cudnn_conv2d_workspace<Conv2dPass::kForward>,
      conv2d_supports_op,
      has_epilogue},
-    {OpKind::kConv2d,
+    {graph::OpKind::kConv2d,
      "cudnn",
      run_cudnn,
      cudnn_conv2d_workspace<Conv2dPass::kForward>,
      conv2d_supports_op,
      has_cudnn},
-    {.kind = OpKind::kConv2d, .name = "native", .run = run_native, .supports = conv2d_supports_op},
+    {.kind = graph::OpKind::kConv2d,
+     .name = "native",
+     .run = run_native,
+     .supports = conv2d_supports_op},
     backward<kInputOnCudnn, kWeightOnCublaslt>("cudnn, cublaslt"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kWeightWidened>("cudnn, cudnn widened"),
@@ -298,6 +302,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaConv2d = kRows;
+constinit const exec::Implementations kCudaConv2d = kRows;
 
 }  // namespace lockstep::cuda

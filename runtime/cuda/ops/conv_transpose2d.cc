@@ -19,17 +19,17 @@ namespace lockstep::cuda {
 namespace {
 
 // Arrays are passed as bytes; the libraries get their type separately.
-using Forward = ConvTranspose2dForward<std::byte>;
-using Backward = ConvTranspose2dBackward<std::byte>;
+using Forward = graph::ConvTranspose2dForward<std::byte>;
+using Backward = graph::ConvTranspose2dBackward<std::byte>;
 
-CudnnConv2dKey key_of(const OpCall& call, Conv2dPass pass) {
+CudnnConv2dKey key_of(const graph::OpCall& call, Conv2dPass pass) {
   const bool tf32 = context_of(call).tf32;
   return pass == Conv2dPass::kBackwardWeight ? cudnn_conv2d_wide_key(call, tf32)
                                              : cudnn_conv2d_key(call, pass, tf32);
 }
 
 // Whether cuDNN supports this pass. If not, logs a warning, once for each reason.
-bool cudnn_supports(const OpCall& call, Conv2dPass pass) {
+bool cudnn_supports(const graph::OpCall& call, Conv2dPass pass) {
   CudnnConv2d& cudnn = *context_of(call).cudnn_conv2d;
   if (cudnn.supports(key_of(call, pass))) return true;
   warn_once("a transposed convolution uses the native kernel, which is slower than cuDNN's: " +
@@ -41,17 +41,17 @@ bool cudnn_supports(const OpCall& call, Conv2dPass pass) {
 
 // Calls f with the op, typed by its element type.
 template <template <typename> typename Op, typename F>
-void with_op(const OpCall& call, F f) {
+void with_op(const graph::OpCall& call, F f) {
   by_type(conv2d_dtype(call), [&]<typename T>() { f(Op<T>::of(call)); });
 }
 
-void run_bias(const OpCall& call) {
-  with_op<ConvTranspose2dForward>(call, [&](const auto& op) {
+void run_bias(const graph::OpCall& call) {
+  with_op<graph::ConvTranspose2dForward>(call, [&](const auto& op) {
     if (op.bias != nullptr) add_bias(op.bias_sum(), stream_of(call));
   });
 }
 
-void run_cudnn(const OpCall& call) {
+void run_cudnn(const graph::OpCall& call) {
   const auto op = Forward::of(call);
   context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
                                      {.x = op.y, .w = op.weight, .y = op.x},
@@ -59,45 +59,46 @@ void run_cudnn(const OpCall& call) {
   run_bias(call);
 }
 
-void run_native(const OpCall& call) {
-  with_op<ConvTranspose2dForward>(
+void run_native(const graph::OpCall& call) {
+  with_op<graph::ConvTranspose2dForward>(
       call, [&](const auto& op) { conv2d_backward_input(op.product(), stream_of(call)); });
   run_bias(call);
 }
 
 // ---- Backward: d_x ----
 
-constexpr Half kInputOnCudnn = {.run =
-                                    [](const OpCall& call) {
-                                      const auto op = Backward::of(call);
-                                      if (op.d_x == nullptr) return;
-                                      context_of(call).cudnn_conv2d->run(
-                                          key_of(call, Conv2dPass::kForward),
-                                          {.x = op.d_y, .w = op.weight, .y = op.d_x},
-                                          op.workspace);
-                                    },
-                                .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kForward>,
-                                .supports = conv2d_supports_op,
-                                .available =
-                                    [](const OpCall& call) {
-                                      return !call.has_output(ConvTranspose2dBackwardOut::kDX) ||
-                                             cudnn_supports(call, Conv2dPass::kForward);
-                                    }};
+constexpr Half kInputOnCudnn = {
+    .run =
+        [](const graph::OpCall& call) {
+          const auto op = Backward::of(call);
+          if (op.d_x == nullptr) return;
+          context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kForward),
+                                             {.x = op.d_y, .w = op.weight, .y = op.d_x},
+                                             op.workspace);
+        },
+    .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kForward>,
+    .supports = conv2d_supports_op,
+    .available =
+        [](const graph::OpCall& call) {
+          return !call.has_output(graph::ConvTranspose2dBackwardOut::kDX) ||
+                 cudnn_supports(call, Conv2dPass::kForward);
+        }};
 
 constexpr Half kNativeInput = {.run =
-                                   [](const OpCall& call) {
-                                     with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
-                                       if (op.d_x != nullptr)
-                                         conv2d_forward(op.input_product(), stream_of(call));
-                                     });
+                                   [](const graph::OpCall& call) {
+                                     with_op<graph::ConvTranspose2dBackward>(
+                                         call, [&](const auto& op) {
+                                           if (op.d_x != nullptr)
+                                             conv2d_forward(op.input_product(), stream_of(call));
+                                         });
                                    },
                                .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight, then d_bias ----
 
-void run_bias_gradient(const OpCall& call) {
-  by_type(call.input_dtype(ConvTranspose2dBackwardIn::kDY), [&]<typename T>() {
-    const auto op = ConvTranspose2dBackward<T>::of(call);
+void run_bias_gradient(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::ConvTranspose2dBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::ConvTranspose2dBackward<T>::of(call);
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.pixels(),
@@ -112,7 +113,7 @@ void run_bias_gradient(const OpCall& call) {
 
 constexpr Half kWeightOnCudnn = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           if (op.d_weight != nullptr) {
             context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardWeight),
@@ -122,44 +123,44 @@ constexpr Half kWeightOnCudnn = {
           run_bias_gradient(call);
         },
     .workspace_bytes =
-        [](const OpCall& op) {
+        [](const graph::OpCall& op) {
           return std::max(cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op),
                           conv_transpose2d_bias_workspace(op));
         },
     .available =
-        [](const OpCall& call) {
-          return !call.has_output(ConvTranspose2dBackwardOut::kDWeight) ||
+        [](const graph::OpCall& call) {
+          return !call.has_output(graph::ConvTranspose2dBackwardOut::kDWeight) ||
                  (!Backward::of(call).accumulate_weight &&
                   cudnn_supports(call, Conv2dPass::kBackwardWeight));
         }};
 
 constexpr Half kNativeWeight = {
     .run =
-        [](const OpCall& call) {
-          with_op<ConvTranspose2dBackward>(call, [&](const auto& op) {
+        [](const graph::OpCall& call) {
+          with_op<graph::ConvTranspose2dBackward>(call, [&](const auto& op) {
             if (op.d_weight != nullptr)
               conv2d_backward_weight(op.weight_product(), stream_of(call));
           });
           run_bias_gradient(call);
         },
     .workspace_bytes =
-        [](const OpCall& op) {
+        [](const graph::OpCall& op) {
           return std::max(native_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
         }};
 
 template <const Half& kInput, const Half& kWeight>
-constexpr Implementation backward(const char* name) {
-  return both<OpKind::kConvTranspose2dBackward, kInput, kWeight>(name);
+constexpr exec::Implementation backward(const char* name) {
+  return both<graph::OpKind::kConvTranspose2dBackward, kInput, kWeight>(name);
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kConvTranspose2d,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kConvTranspose2d,
      "cudnn",
      run_cudnn,
      cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
      conv2d_supports_op,
-     [](const OpCall& call) { return cudnn_supports(call, Conv2dPass::kBackwardInput); }},
-    {.kind = OpKind::kConvTranspose2d,
+     [](const graph::OpCall& call) { return cudnn_supports(call, Conv2dPass::kBackwardInput); }},
+    {.kind = graph::OpKind::kConvTranspose2d,
      .name = "native",
      .run = run_native,
      .supports = conv2d_supports_op},
@@ -171,6 +172,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaConvTranspose2d = kRows;
+constinit const exec::Implementations kCudaConvTranspose2d = kRows;
 
 }  // namespace lockstep::cuda

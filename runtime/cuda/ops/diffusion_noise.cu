@@ -12,8 +12,8 @@ namespace {
 // kernel.
 template <typename T>
 struct Mix {
-  DiffusionNoise<T> op;
-  const LaneContext* lane;
+  graph::DiffusionNoise<T> op;
+  const graph::LaneContext* lane;
 
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
@@ -23,18 +23,18 @@ struct Mix {
   }
 };
 
-void run(const OpCall& call) {
-  by_type(call.output_dtype(DiffusionNoiseOut::kY), [&]<typename T>() {
-    const auto op = DiffusionNoise<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.output_dtype(graph::DiffusionNoiseOut::kY), [&]<typename T>() {
+    const auto op = graph::DiffusionNoise<T>::of(call);
     for_each_flat<1>(
         op.samples * op.elements, false, Mix<T>{op, context_of(call).lane}, stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kDiffusionNoise, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kDiffusionNoise, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaDiffusionNoise = kRows;
+constinit const exec::Implementations kCudaDiffusionNoise = kRows;
 
 }  // namespace lockstep::cuda

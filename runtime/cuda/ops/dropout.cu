@@ -15,7 +15,7 @@ struct Drop {
   T* y;
   uint32_t threshold;
   float factor;
-  const LaneContext* lane;
+  const graph::LaneContext* lane;
   uint32_t purpose;
 
   template <typename Count>
@@ -42,22 +42,22 @@ struct Drop {
   }
 };
 
-void run(const OpCall& call) {
-  by_type(call.input_dtype(DropoutIn::kX), [&]<typename T>() {
-    const auto op = Dropout<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::DropoutIn::kX), [&]<typename T>() {
+    const auto op = graph::Dropout<T>::of(call);
     const Drop<T> drop{op.x, op.y, op.threshold(), op.factor(), context_of(call).lane, op.purpose};
     for_each_flat<kVectorWidth<T>>(
         op.n, is_aligned(op.x) && is_aligned(op.y), drop, stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kDropout, "native", run},
-    {OpKind::kDropoutBackward, "native", run},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kDropout, "native", run},
+    {graph::OpKind::kDropoutBackward, "native", run},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaDropout = kRows;
+constinit const exec::Implementations kCudaDropout = kRows;
 
 }  // namespace lockstep::cuda

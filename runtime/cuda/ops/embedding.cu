@@ -21,14 +21,14 @@ constexpr int kThreads = 128;
 // begins here and continues.
 
 template <typename T>
-struct SortedBackward : EmbeddingBackward<T> {
+struct SortedBackward : graph::EmbeddingBackward<T> {
   const int32_t* sorted_ids;  // (B T) the ids in ascending order
   const int32_t* positions;   // (B T) their positions in (B, T); ascending among equal ids
   float* partials;            // (tiles, 2, C)
 };
 
 template <int N, typename T>
-__global__ void __launch_bounds__(kThreads) forward_kernel(EmbeddingForward<T> op) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(graph::EmbeddingForward<T> op) {
   const int64_t row = blockIdx.x, channels = op.sizes.channels;
   const int64_t id = op.ids[row], time = row % op.sizes.time;
   for (int64_t c = threadIdx.x * N; c < channels; c += kThreads * N) {
@@ -145,9 +145,9 @@ void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   launch({grid, {kThreads, 1, 1}, stream}, join_runs_kernel<N, T>, op);
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(EmbeddingIn::kToken), [&]<typename T>() {
-    const auto op = EmbeddingForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::EmbeddingIn::kToken), [&]<typename T>() {
+    const auto op = graph::EmbeddingForward<T>::of(call);
     const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
     const Launch config{grid, {kThreads, 1, 1}, stream_of(call)};
     if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
@@ -178,10 +178,10 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
   for_each_flat<kWide>(stride, vectors, sum, stream);
 }
 
-void run_backward(const OpCall& call) {
+void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(EmbeddingBackwardIn::kDY), [&]<typename T>() {
-    const auto op = EmbeddingBackward<T>::of(call);
+  by_type(call.input_dtype(graph::EmbeddingBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::EmbeddingBackward<T>::of(call);
     const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();
     auto* const positions = reinterpret_cast<int32_t*>(call.workspace() + parts.positions);
@@ -193,13 +193,13 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kEmbedding, "native", run_forward},
-    {OpKind::kEmbeddingBackward, "native", run_backward, embedding_backward_workspace},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kEmbedding, "native", run_forward},
+    {graph::OpKind::kEmbeddingBackward, "native", run_backward, embedding_backward_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaEmbedding = kRows;
+constinit const exec::Implementations kCudaEmbedding = kRows;
 
 }  // namespace lockstep::cuda

@@ -11,7 +11,7 @@ namespace {
 
 template <Activation kind, typename T>
 struct Forward {
-  GatedActivationForward<T> op;
+  graph::GatedActivationForward<T> op;
   template <typename Count>
   __device__ void operator()(int64_t row, int64_t column, Count) const {
     constexpr int N = Count::value;
@@ -27,7 +27,7 @@ struct Forward {
 
 template <Activation kind, typename T>
 struct Backward {
-  GatedActivationBackward<T> op;
+  graph::GatedActivationBackward<T> op;
   template <typename Count>
   __device__ void operator()(int64_t row, int64_t column, Count) const {
     constexpr int N = Count::value;
@@ -39,7 +39,7 @@ struct Backward {
 #pragma unroll
     for (int i = 0; i < N; ++i) {
       const float value = activate<kind>(gate[i]);
-      const float saved = saves_pre_activation(kind) ? gate[i] : value;
+      const float saved = graph::saves_pre_activation(kind) ? gate[i] : value;
       gate[i] = d_y[i] * up[i] * derivative<kind>(saved);
       up[i] = d_y[i] * value;
     }
@@ -48,9 +48,9 @@ struct Backward {
   }
 };
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(GatedActivationIn::kX), [&]<typename T>() {
-    const auto op = GatedActivationForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::GatedActivationIn::kX), [&]<typename T>() {
+    const auto op = graph::GatedActivationForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.y});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(
@@ -59,9 +59,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(GatedActivationBackwardIn::kDY), [&]<typename T>() {
-    const auto op = GatedActivationBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::GatedActivationBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::GatedActivationBackward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.x, op.d_x});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(
@@ -70,13 +70,13 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGatedActivation, "native", run_forward},
-    {OpKind::kGatedActivationBackward, "native", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGatedActivation, "native", run_forward},
+    {graph::OpKind::kGatedActivationBackward, "native", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaGatedActivation = kRows;
+constinit const exec::Implementations kCudaGatedActivation = kRows;
 
 }  // namespace lockstep::cuda

@@ -45,7 +45,7 @@ struct CopySlices {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const auto at = indexer.of(i);
-    const int64_t slice = at.outer * extent + gathered_index(indices[at.index], extent);
+    const int64_t slice = at.outer * extent + graph::gathered_index(indices[at.index], extent);
     y[i] = x[slice * inner + at.column];
   }
 };
@@ -60,14 +60,14 @@ struct CopyElements {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const auto at = indexer.of(i);
-    y[i] = x[(at.outer * extent + gathered_index(indices[i], extent)) * inner + at.column];
+    y[i] = x[(at.outer * extent + graph::gathered_index(indices[i], extent)) * inner + at.column];
   }
 };
 
 // Copies slices in words of `width` elements.
 template <template <typename, typename> typename Copy, typename Word>
-void copy(const GatherForward<std::byte>& op, int64_t width, Stream stream) {
-  const GatherSizes& sizes = op.sizes;
+void copy(const graph::GatherForward<std::byte>& op, int64_t width, Stream stream) {
+  const graph::GatherSizes& sizes = op.sizes;
   const int64_t inner = sizes.inner / width, n = sizes.outer * sizes.count * inner;
   if (n == 0) return;
   const auto start = [&](auto divisor) {
@@ -91,23 +91,23 @@ void copy(const GatherForward<std::byte>& op, int64_t width, Stream stream) {
 
 // T is an unsigned type of the size of an element.
 template <typename T>
-void copy_slices(const GatherForward<std::byte>& op, Stream stream) {
+void copy_slices(const graph::GatherForward<std::byte>& op, Stream stream) {
   constexpr int kWidth = kVectorWidth<T>;
   if (op.sizes.inner % kWidth == 0 && is_aligned(op.x) && is_aligned(op.y))
     return copy<CopySlices, Vector<T, kWidth>>(op, kWidth, stream);
   copy<CopySlices, T>(op, 1, stream);
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = GatherForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(GatherIn::kX)) == 4)
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::GatherForward<std::byte>::of(call);
+  if (size_of(call.input_dtype(graph::GatherIn::kX)) == 4)
     return copy_slices<uint32_t>(op, stream_of(call));
   copy_slices<uint16_t>(op, stream_of(call));
 }
 
-void run_elements(const OpCall& call) {
-  const auto op = GatherForward<std::byte>::of(call);
-  if (size_of(call.input_dtype(GatherIn::kX)) == 4)
+void run_elements(const graph::OpCall& call) {
+  const auto op = graph::GatherForward<std::byte>::of(call);
+  if (size_of(call.input_dtype(graph::GatherIn::kX)) == 4)
     return copy<CopyElements, uint32_t>(op, 1, stream_of(call));
   copy<CopyElements, uint16_t>(op, 1, stream_of(call));
 }
@@ -121,13 +121,13 @@ struct WithinExtent {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     for (int k = 0; k < Count::value; ++k)
-      out[i + k] = static_cast<int32_t>(gathered_index(indices[i + k], extent));
+      out[i + k] = static_cast<int32_t>(graph::gathered_index(indices[i + k], extent));
   }
 };
 
 template <typename T>
 struct SortedBackward {
-  GatherSizes sizes;
+  graph::GatherSizes sizes;
   const T* d_y;
   const int32_t* sorted;     // (count) the indices in ascending order
   const int32_t* positions;  // (count) their positions; ascending among equal indices
@@ -157,11 +157,11 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
   store(sum, op.d_x + (outer * extent + index) * inner + column);
 }
 
-void run_backward(const OpCall& call) {
+void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(GatherBackwardIn::kDY), [&]<typename T>() {
-    const auto op = GatherBackward<T>::of(call);
-    const GatherSizes& sizes = op.sizes;
+  by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::GatherBackward<T>::of(call);
+    const graph::GatherSizes& sizes = op.sizes;
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
     const int64_t columns = sizes.outer * sizes.inner;
     if (sizes.count == 0 || columns == 0) return;
@@ -192,7 +192,7 @@ void run_backward(const OpCall& call) {
 // order.
 template <typename T>
 struct AddElements {
-  GatherSizes sizes;
+  graph::GatherSizes sizes;
   const T* d_y;
   const int32_t* indices;
   float* sums;  // (outer, extent, inner)
@@ -202,16 +202,16 @@ struct AddElements {
     const int64_t outer = i / inner, column = i - outer * inner;
     for (int64_t k = 0; k < count; ++k) {
       const int64_t at = (outer * count + k) * inner + column;
-      sums[(outer * extent + gathered_index(indices[at], extent)) * inner + column] +=
+      sums[(outer * extent + graph::gathered_index(indices[at], extent)) * inner + column] +=
           to_float(d_y[at]);
     }
   }
 };
 
-void run_elements_backward(const OpCall& call) {
+void run_elements_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(GatherBackwardIn::kDY), [&]<typename T>() {
-    const auto op = GatherBackward<T>::of(call);
+  by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::GatherBackward<T>::of(call);
     const int64_t n = op.sizes.outer * op.sizes.extent * op.sizes.inner;
     float* sums = reinterpret_cast<float*>(op.workspace);
     if constexpr (std::is_same_v<T, float>) sums = op.d_x;
@@ -224,11 +224,11 @@ void run_elements_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGather, "copies", run_forward},
-    {OpKind::kGatherBackward, "sorted", run_backward, gather_backward_workspace},
-    {OpKind::kGatherElements, "copies", run_elements},
-    {OpKind::kGatherElementsBackward,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGather, "copies", run_forward},
+    {graph::OpKind::kGatherBackward, "sorted", run_backward, gather_backward_workspace},
+    {graph::OpKind::kGatherElements, "copies", run_elements},
+    {graph::OpKind::kGatherElementsBackward,
      "native",
      run_elements_backward,
      gather_elements_backward_workspace},
@@ -236,6 +236,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaGather = kRows;
+constinit const exec::Implementations kCudaGather = kRows;
 
 }  // namespace lockstep::cuda

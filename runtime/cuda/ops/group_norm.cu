@@ -29,21 +29,23 @@ struct TileSums {
 // The sample of a block and the position within it; blocks of the same sample are consecutive.
 template <int N>
 struct SamplePosition : TilePosition<N> {
-  __device__ __forceinline__ SamplePosition(const GroupNormShape& s, int width, int64_t block_rows)
+  __device__ __forceinline__ SamplePosition(const graph::GroupNormShape& s,
+                                            int width,
+                                            int64_t block_rows)
       : SamplePosition(s, width, block_rows, gridDim.x / static_cast<unsigned>(s.samples)) {}
   int64_t sample, block;
 
  private:
   __device__ __forceinline__
-  SamplePosition(const GroupNormShape& s, int width, int64_t block_rows, unsigned blocks)
+  SamplePosition(const graph::GroupNormShape& s, int width, int64_t block_rows, unsigned blocks)
       : TilePosition<N>(width, block_rows, s.pixels, blockIdx.x % blocks),
         sample(blockIdx.x / blocks),
         block(blockIdx.x % blocks) {}
 };
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kTileThreads)
-    moments_kernel(GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
+__global__ void __launch_bounds__(kTileThreads) moments_kernel(
+    graph::GroupNormShape s, const T* x, int width, int64_t block_rows, TileSums tiles) {
   const SamplePosition<N> position(s, width, block_rows);
   float* const means = tiles.of(position.sample, position.block);
   tile_moments(position,
@@ -55,8 +57,12 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 // Blocks (G, N): mean and rstd of a group.
-__global__ void __launch_bounds__(kGroupThreads) statistics_kernel(
-    GroupNormShape s, float epsilon, int64_t block_rows, TileSums tiles, float* mean, float* rstd) {
+__global__ void __launch_bounds__(kGroupThreads) statistics_kernel(graph::GroupNormShape s,
+                                                                   float epsilon,
+                                                                   int64_t block_rows,
+                                                                   TileSums tiles,
+                                                                   float* mean,
+                                                                   float* rstd) {
   const int64_t each = s.group_channels(), first = blockIdx.x * each, sample = block_down();
   if (sample >= s.samples) return;
   const int64_t entries = tiles.blocks * each;
@@ -86,8 +92,8 @@ __global__ void __launch_bounds__(kGroupThreads) statistics_kernel(
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
-    forward_kernel(GroupNormForward<T> op, int width, int64_t block_rows) {
-  const GroupNormShape s = op.shape;
+    forward_kernel(graph::GroupNormForward<T> op, int width, int64_t block_rows) {
+  const graph::GroupNormShape s = op.shape;
   const SamplePosition<N> position(s, width, block_rows);
   if (position.channel >= s.channels) return;
   const int64_t sample = position.sample, each = s.group_channels();
@@ -113,9 +119,11 @@ __global__ void __launch_bounds__(kTileThreads)
 
 // Each tile's sums of d_y and of d_y (x - mean).
 template <typename T, int N>
-__global__ void __launch_bounds__(kTileThreads)
-    gradient_sums_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, TileSums tiles) {
-  const GroupNormShape s = op.shape;
+__global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(graph::GroupNormBackward<T> op,
+                                                                     int width,
+                                                                     int64_t block_rows,
+                                                                     TileSums tiles) {
+  const graph::GroupNormShape s = op.shape;
   const SamplePosition<N> position(s, width, block_rows);
   const bool inside = position.channel < s.channels;
   const int64_t sample = position.sample;
@@ -157,8 +165,8 @@ struct GradientSums {
 // Blocks (G, N).
 template <typename T>
 __global__ void __launch_bounds__(kGroupThreads)
-    combine_gradients_kernel(GroupNormBackward<T> op, TileSums tiles, GradientSums to) {
-  const GroupNormShape s = op.shape;
+    combine_gradients_kernel(graph::GroupNormBackward<T> op, TileSums tiles, GradientSums to) {
+  const graph::GroupNormShape s = op.shape;
   const int64_t each = s.group_channels(), sample = block_down();
   if (sample >= s.samples) return;
   const int64_t group = sample * s.groups + blockIdx.x;
@@ -188,9 +196,11 @@ __global__ void __launch_bounds__(kGroupThreads)
 }
 
 template <typename T, int N>
-__global__ void __launch_bounds__(kTileThreads)
-    backward_kernel(GroupNormBackward<T> op, int width, int64_t block_rows, GradientSums sums) {
-  const GroupNormShape s = op.shape;
+__global__ void __launch_bounds__(kTileThreads) backward_kernel(graph::GroupNormBackward<T> op,
+                                                                int width,
+                                                                int64_t block_rows,
+                                                                GradientSums sums) {
+  const graph::GroupNormShape s = op.shape;
   const SamplePosition<N> position(s, width, block_rows);
   if (position.channel >= s.channels) return;
   const int64_t sample = position.sample, each = s.group_channels();
@@ -218,20 +228,20 @@ __global__ void __launch_bounds__(kTileThreads)
   }
 }
 
-Launch by_tiles(const GroupNormShape& s, const RowTiles& tiles, Stream stream) {
+Launch by_tiles(const graph::GroupNormShape& s, const RowTiles& tiles, Stream stream) {
   return {tall_grid(blocks_for(s.samples * tiles.row_blocks, 1), tiles.channel_tiles),
           {kTileThreads, 1, 1},
           stream};
 }
 
-Launch by_groups(const GroupNormShape& s, Stream stream) {
+Launch by_groups(const graph::GroupNormShape& s, Stream stream) {
   return {tall_grid(blocks_for(s.groups, 1), s.samples), {kGroupThreads, 1, 1}, stream};
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(GroupNormIn::kX), [&]<typename T>() {
-    const auto op = GroupNormForward<T>::of(call);
-    const GroupNormShape& s = op.shape;
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::GroupNormIn::kX), [&]<typename T>() {
+    const auto op = graph::GroupNormForward<T>::of(call);
+    const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     with_vectors<T>(is_vectorizable<T>(s.channels, {op.x, op.gamma, op.beta, op.y}),
                     [&](auto count) {
@@ -262,10 +272,10 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(GroupNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = GroupNormBackward<T>::of(call);
-    const GroupNormShape& s = op.shape;
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::GroupNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::GroupNormBackward<T>::of(call);
+    const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     float* const behind = op.workspace + group_norm_tile_sums(s);
     const GradientSums sums{behind,
@@ -298,9 +308,9 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kGroupNorm, "native", run_forward, group_norm_workspace, group_norm_supports},
-    {OpKind::kGroupNormBackward,
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kGroupNorm, "native", run_forward, group_norm_workspace, group_norm_supports},
+    {graph::OpKind::kGroupNormBackward,
      "native",
      run_backward,
      group_norm_backward_workspace,
@@ -309,6 +319,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaGroupNorm = kRows;
+constinit const exec::Implementations kCudaGroupNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -24,7 +24,9 @@ struct Images {
 // there is one.
 class Mixer {
  public:
-  __device__ __forceinline__ Mixer(const Images& images, const LaneContext& lane, uint32_t first)
+  __device__ __forceinline__ Mixer(const Images& images,
+                                   const graph::LaneContext& lane,
+                                   uint32_t first)
       : images_(images), mix_(lane.mix), at_(first) {
     if (mix_ == 1) return;
     const uint32_t image = first / images.elements, all = images.n / images.elements;
@@ -60,7 +62,7 @@ class Mixer {
 
 template <typename T, int N>
 __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
-    Images images, uint32_t channels, Factors factors, const LaneContext* lane, T* y) {
+    Images images, uint32_t channels, Factors factors, const graph::LaneContext* lane, T* y) {
   // Threads of a warp read different channels at once; constant memory would serialise these reads.
   __shared__ float scale[kMaxImageChannels], offset[kMaxImageChannels];
   if (threadIdx.x < channels) {
@@ -88,9 +90,9 @@ __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
   }
 }
 
-void run(const OpCall& call) {
-  by_type(call.output_dtype(ImageNormalizeOut::kY), [&]<typename T>() {
-    const auto op = ImageNormalize<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.output_dtype(graph::ImageNormalizeOut::kY), [&]<typename T>() {
+    const auto op = graph::ImageNormalize<T>::of(call);
     const int64_t elements = op.pixels * op.channels, n = op.images * elements;
     const Images images{op.x, static_cast<uint32_t>(n), static_cast<uint32_t>(elements)};
     Factors factors{};
@@ -113,8 +115,8 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kImageNormalize,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kImageNormalize,
      .name = "native",
      .run = run,
      .supports = image_normalize_supports},
@@ -122,6 +124,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaImageNormalize = kRows;
+constinit const exec::Implementations kCudaImageNormalize = kRows;
 
 }  // namespace lockstep::cuda

@@ -5,7 +5,7 @@
 
 namespace lockstep::cuda {
 
-#define OP(stem, Stem) extern const Implementations kCuda##Stem;
+#define OP(stem, Stem) extern const exec::Implementations kCuda##Stem;
 #define CUDA_OP OP
 #include "runtime/graph/ops.def"
 

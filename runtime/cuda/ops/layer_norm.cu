@@ -12,7 +12,7 @@ namespace {
 
 template <typename T, int N, int Held, int RowThreads>
 __global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThreads>)
-    forward_kernel(LayerNormForward<T> op) {
+    forward_kernel(graph::LayerNormForward<T> op) {
   constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;
   if (row >= op.rows) return;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThrea
 // registers.
 template <typename T, int N, int Held, int Threads>
 __global__ void __launch_bounds__(Threads)
-    backward_kernel(LayerNormBackward<T> op, int64_t block_rows) {
+    backward_kernel(graph::LayerNormBackward<T> op, int64_t block_rows) {
   const int thread = threadIdx.x;
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = first + block_rows < op.rows ? first + block_rows : op.rows;
@@ -116,9 +116,9 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(LayerNormIn::kX), [&]<typename T>() {
-    const auto op = LayerNormForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LayerNormIn::kX), [&]<typename T>() {
+    const auto op = graph::LayerNormForward<T>::of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
@@ -127,9 +127,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(LayerNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = LayerNormBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LayerNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::LayerNormBackward<T>::of(call);
     const Stream stream = stream_of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum});
@@ -143,20 +143,20 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLayerNorm,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLayerNorm,
      .name = "native",
      .run = run_forward,
-     .supports = supports_row<LayerNormIn::kX>},
-    {OpKind::kLayerNormBackward,
+     .supports = supports_row<graph::LayerNormIn::kX>},
+    {graph::OpKind::kLayerNormBackward,
      "native",
      run_backward,
      layer_norm_backward_workspace,
-     supports_row<LayerNormBackwardIn::kDY>},
+     supports_row<graph::LayerNormBackwardIn::kDY>},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaLayerNorm = kRows;
+constinit const exec::Implementations kCudaLayerNorm = kRows;
 
 }  // namespace lockstep::cuda

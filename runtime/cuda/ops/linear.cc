@@ -21,15 +21,15 @@ namespace lockstep::cuda {
 namespace {
 
 // Arrays are passed as bytes; a product gets their type separately.
-using Forward = LinearForward<std::byte>;
-using Backward = LinearBackward<std::byte>;
+using Forward = graph::LinearForward<std::byte>;
+using Backward = graph::LinearBackward<std::byte>;
 
-bool has_algorithm(const OpCall& call, const Product& product) {
+bool has_algorithm(const graph::OpCall& call, const Product& product) {
   return context_of(call).matmul->supports(product);
 }
 
 // Whether there is an algorithm for the product. If not, the plain kernel remains: logs a warning.
-bool has_last_algorithm(const OpCall& call, const Product& product) {
+bool has_last_algorithm(const graph::OpCall& call, const Product& product) {
   if (has_algorithm(call, product)) return true;
   warn_once(
       fmt::format("a product of {} x {} x {} in {} uses the native kernel, which is slow: cuBLASLt "
@@ -42,15 +42,15 @@ bool has_last_algorithm(const OpCall& call, const Product& product) {
   return false;
 }
 
-bool gelu_is_fused(const OpCall& call) {
-  return fuses_gelu(context_of(call).capability, call.input_dtype(LinearIn::kX));
+bool gelu_is_fused(const graph::OpCall& call) {
+  return fuses_gelu(context_of(call).capability, call.input_dtype(graph::LinearIn::kX));
 }
 
 // ---- Forward ----
 
-Product product_of_forward(const OpCall& call, Epilogue epilogue) {
+Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
   const auto op = Forward::of(call);
-  const DType dtype = call.input_dtype(LinearIn::kX);
+  const DType dtype = call.input_dtype(graph::LinearIn::kX);
   return {.m = op.shape.rows,
           .n = op.shape.outputs,
           .k = op.shape.inputs,
@@ -63,25 +63,26 @@ Product product_of_forward(const OpCall& call, Epilogue epilogue) {
 }
 
 // Whether bias and activation fit in the epilogue. cuBLASLt has activations only after a bias.
-bool has_activation_epilogue(const OpCall& op) {
+bool has_activation_epilogue(const graph::OpCall& op) {
   const Activation activation = Forward::of(op).activation;
-  return op.has_input(LinearIn::kBias) &&
+  return op.has_input(graph::LinearIn::kBias) &&
          (activation == Activation::kRelu || activation == Activation::kGeluTanh);
 }
 
-Product activated_product(const OpCall& call) {
+Product activated_product(const graph::OpCall& call) {
   if (Forward::of(call).activation == Activation::kRelu)
     return product_of_forward(call, Epilogue::kBiasRelu);
   return product_of_forward(
-      call, call.has_output(LinearOut::kPre) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
+      call,
+      call.has_output(graph::LinearOut::kPre) ? Epilogue::kBiasGeluSaved : Epilogue::kBiasGelu);
 }
 
-bool activation_is_fused(const OpCall& call) {
+bool activation_is_fused(const graph::OpCall& call) {
   const bool gelu = Forward::of(call).activation == Activation::kGeluTanh;
   return (!gelu || gelu_is_fused(call)) && has_algorithm(call, activated_product(call));
 }
 
-void run_activated(const OpCall& call) {
+void run_activated(const graph::OpCall& call) {
   const auto op = Forward::of(call);
   multiply(call,
            activated_product(call),
@@ -89,19 +90,19 @@ void run_activated(const OpCall& call) {
 }
 
 // The product with only the bias in the epilogue.
-Product biased_product(const OpCall& call) {
-  return product_of_forward(call,
-                            call.has_input(LinearIn::kBias) ? Epilogue::kBias : Epilogue::kNone);
+Product biased_product(const graph::OpCall& call) {
+  return product_of_forward(
+      call, call.has_input(graph::LinearIn::kBias) ? Epilogue::kBias : Epilogue::kNone);
 }
 
 template <Multiply kMultiply>
-void run_forward(const OpCall& call) {
+void run_forward(const graph::OpCall& call) {
   const auto op = Forward::of(call);
   std::byte* const sums = op.pre != nullptr ? op.pre : op.y;  // input of the activation
   kMultiply(call, biased_product(call), {.a = op.x, .b = op.weight, .out = sums, .bias = op.bias});
   if (op.activation == Activation::kNone) return;
   LOCKSTEP_CHECK(op.stride == op.shape.outputs, "only logits have padded rows");
-  by_type(call.input_dtype(LinearIn::kX), [&]<typename T>() {
+  by_type(call.input_dtype(graph::LinearIn::kX), [&]<typename T>() {
     activation_forward<T>({.activation = op.activation,
                            .n = op.shape.rows * op.shape.outputs,
                            .x = reinterpret_cast<const T*>(sums),
@@ -112,9 +113,9 @@ void run_forward(const OpCall& call) {
 
 // ---- Backward: d_x = d_y weight, times the derivative of the activation before ----
 
-Product product_of_input(const OpCall& call, Epilogue epilogue) {
+Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
   const auto op = Backward::of(call);
-  const DType dtype = call.input_dtype(LinearBackwardIn::kDY);
+  const DType dtype = call.input_dtype(graph::LinearBackwardIn::kDY);
   return {.m = op.shape.rows,
           .n = op.shape.inputs,
           .k = op.shape.outputs,
@@ -127,7 +128,7 @@ Product product_of_input(const OpCall& call, Epilogue epilogue) {
 
 constexpr Half kInputWithGelu = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           multiply(call,
                    product_of_input(call, Epilogue::kGeluGradient),
@@ -137,24 +138,24 @@ constexpr Half kInputWithGelu = {
                     .saved = const_cast<std::byte*>(op.saved)});
         },
     .supports =
-        [](const OpCall& op) {
-          return op.has_output(LinearBackwardOut::kDX) &&
+        [](const graph::OpCall& op) {
+          return op.has_output(graph::LinearBackwardOut::kDX) &&
                  Backward::of(op).input_activation == Activation::kGeluTanh;
         },
     .available =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           return gelu_is_fused(call) &&
                  has_algorithm(call, product_of_input(call, Epilogue::kGeluGradient));
         }};
 
 template <Multiply kMultiply>
-void run_input(const OpCall& call) {
+void run_input(const graph::OpCall& call) {
   const auto op = Backward::of(call);
   if (op.d_x == nullptr) return;
   kMultiply(
       call, product_of_input(call, Epilogue::kNone), {.a = op.d_y, .b = op.weight, .out = op.d_x});
   if (op.input_activation == Activation::kNone) return;
-  by_type(call.input_dtype(LinearBackwardIn::kDY), [&]<typename T>() {
+  by_type(call.input_dtype(graph::LinearBackwardIn::kDY), [&]<typename T>() {
     T* const d_x = reinterpret_cast<T*>(op.d_x);
     activation_backward<T>({.activation = op.input_activation,
                             .n = op.shape.rows * op.shape.inputs,
@@ -165,22 +166,22 @@ void run_input(const OpCall& call) {
   });
 }
 
-constexpr Half kInput = {.run = run_input<multiply>, .available = [](const OpCall& call) {
-                           return !call.has_output(LinearBackwardOut::kDX) ||
+constexpr Half kInput = {.run = run_input<multiply>, .available = [](const graph::OpCall& call) {
+                           return !call.has_output(graph::LinearBackwardOut::kDX) ||
                                   has_last_algorithm(call, product_of_input(call, Epilogue::kNone));
                          }};
 constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
 
 // ---- Backward: d_weight = d_y^T x and d_bias ----
 
-Product product_of_weight(const OpCall& call, Epilogue epilogue) {
+Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
   const auto op = Backward::of(call);
   return {.m = op.shape.outputs,
           .n = op.shape.inputs,
           .k = op.shape.rows,
           .stride_a = op.stride,
           .transpose_a = true,
-          .in = call.input_dtype(LinearBackwardIn::kDY),
+          .in = call.input_dtype(graph::LinearBackwardIn::kDY),
           .out = DType::kF32,
           .accumulate = op.accumulate_weight,
           .tf32 = context_of(call).tf32,
@@ -190,31 +191,32 @@ Product product_of_weight(const OpCall& call, Epilogue epilogue) {
 // The product reads everything that the gradient of the bias sums.
 constexpr Half kWeightWithBias = {
     .run =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           const auto op = Backward::of(call);
           multiply(call,
                    product_of_weight(call, Epilogue::kBiasGradient),
                    {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
         },
     .supports =
-        [](const OpCall& op) {
-          return op.has_output(LinearBackwardOut::kDWeight) &&
-                 op.has_output(LinearBackwardOut::kDBias) && !Backward::of(op).accumulate_bias;
+        [](const graph::OpCall& op) {
+          return op.has_output(graph::LinearBackwardOut::kDWeight) &&
+                 op.has_output(graph::LinearBackwardOut::kDBias) &&
+                 !Backward::of(op).accumulate_bias;
         },
     .available =
-        [](const OpCall& call) {
+        [](const graph::OpCall& call) {
           return has_algorithm(call, product_of_weight(call, Epilogue::kBiasGradient));
         }};
 
 template <Multiply kMultiply>
-void run_weight(const OpCall& call) {
+void run_weight(const graph::OpCall& call) {
   const auto op = Backward::of(call);
   if (op.d_weight != nullptr)
     kMultiply(call,
               product_of_weight(call, Epilogue::kNone),
               {.a = op.d_y, .b = op.x, .out = op.d_weight});
   if (op.d_bias == nullptr) return;
-  by_type(call.input_dtype(LinearBackwardIn::kDY), [&]<typename T>() {
+  by_type(call.input_dtype(graph::LinearBackwardIn::kDY), [&]<typename T>() {
     column_sum<T>(reinterpret_cast<const T*>(op.d_y),
                   op.shape.rows,
                   op.shape.outputs,
@@ -228,27 +230,27 @@ void run_weight(const OpCall& call) {
 
 constexpr Half kWeight = {.run = run_weight<multiply>,
                           .workspace_bytes = linear_backward_workspace,
-                          .available = [](const OpCall& call) {
-                            return !call.has_output(LinearBackwardOut::kDWeight) ||
+                          .available = [](const graph::OpCall& call) {
+                            return !call.has_output(graph::LinearBackwardOut::kDWeight) ||
                                    has_last_algorithm(call,
                                                       product_of_weight(call, Epilogue::kNone));
                           }};
 constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,
                                  .workspace_bytes = linear_backward_workspace};
 
-constexpr OpKind kBackward = OpKind::kLinearBackward;
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLinear,
+constexpr graph::OpKind kBackward = graph::OpKind::kLinearBackward;
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLinear,
      .name = "cublaslt with activation",
      .run = run_activated,
      .supports = has_activation_epilogue,
      .available = activation_is_fused},
-    {.kind = OpKind::kLinear,
+    {.kind = graph::OpKind::kLinear,
      .name = "cublaslt",
      .run = run_forward<multiply>,
      .available =
-         [](const OpCall& call) { return has_last_algorithm(call, biased_product(call)); }},
-    {.kind = OpKind::kLinear, .name = "plain", .run = run_forward<multiply_plainly>},
+         [](const graph::OpCall& call) { return has_last_algorithm(call, biased_product(call)); }},
+    {.kind = graph::OpKind::kLinear, .name = "plain", .run = run_forward<multiply_plainly>},
     both<kBackward, kInputWithGelu, kWeightWithBias>("cublaslt with gelu, cublaslt with bias"),
     both<kBackward, kInputWithGelu, kWeight>("cublaslt with gelu, cublaslt"),
     both<kBackward, kInputWithGelu, kWeightPlainly>("cublaslt with gelu, plain"),
@@ -262,6 +264,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaLinear = kRows;
+constinit const exec::Implementations kCudaLinear = kRows;
 
 }  // namespace lockstep::cuda

@@ -14,46 +14,47 @@
 namespace lockstep::cuda {
 namespace {
 
-using AnyType = LinearCrossEntropy<std::byte>;
+using AnyType = graph::LinearCrossEntropy<std::byte>;
 
 // The products of a chunk.
 struct Products {
   Product logits, d_weight, d_x;
 };
-Products products_of(const OpCall& call, int64_t chunk) {
+Products products_of(const graph::OpCall& call, int64_t chunk) {
   const auto op = AnyType::of(call);
-  const DType dtype = call.input_dtype(LinearCrossEntropyIn::kX);
+  const DType dtype = call.input_dtype(graph::LinearCrossEntropyIn::kX);
   const bool tf32 = context_of(call).tf32;
   const int64_t rows = op.rows_of(chunk), stride = op.attributes.stride;
-  return {.logits = {.m = rows,
-                     .n = op.shape.outputs,
-                     .k = op.shape.inputs,
-                     .stride_out = stride,
-                     .transpose_b = true,
-                     .in = dtype,
-                     .out = dtype,
-                     .tf32 = tf32,
-                     .epilogue = call.has_input(LinearCrossEntropyIn::kBias) ? Epilogue::kBias
-                                                                             : Epilogue::kNone},
-          .d_weight = {.m = op.shape.outputs,
-                       .n = op.shape.inputs,
-                       .k = rows,
-                       .stride_a = stride,
-                       .transpose_a = true,
-                       .in = dtype,
-                       .out = DType::kF32,
-                       .accumulate = chunk > 0,
-                       .tf32 = tf32},
-          .d_x = {.m = rows,
-                  .n = op.shape.inputs,
-                  .k = op.shape.outputs,
-                  .stride_a = stride,
-                  .in = dtype,
-                  .out = dtype,
-                  .tf32 = tf32}};
+  return {
+      .logits = {.m = rows,
+                 .n = op.shape.outputs,
+                 .k = op.shape.inputs,
+                 .stride_out = stride,
+                 .transpose_b = true,
+                 .in = dtype,
+                 .out = dtype,
+                 .tf32 = tf32,
+                 .epilogue = call.has_input(graph::LinearCrossEntropyIn::kBias) ? Epilogue::kBias
+                                                                                : Epilogue::kNone},
+      .d_weight = {.m = op.shape.outputs,
+                   .n = op.shape.inputs,
+                   .k = rows,
+                   .stride_a = stride,
+                   .transpose_a = true,
+                   .in = dtype,
+                   .out = DType::kF32,
+                   .accumulate = chunk > 0,
+                   .tf32 = tf32},
+      .d_x = {.m = rows,
+              .n = op.shape.inputs,
+              .k = op.shape.outputs,
+              .stride_a = stride,
+              .in = dtype,
+              .out = dtype,
+              .tf32 = tf32}};
 }
 
-bool has_algorithm(const OpCall& call, const Product& product) {
+bool has_algorithm(const graph::OpCall& call, const Product& product) {
   Matmul& matmul = *context_of(call).matmul;
   if (matmul.supports(product)) return true;
   warn_once(
@@ -64,35 +65,37 @@ bool has_algorithm(const OpCall& call, const Product& product) {
 }
 
 // Whether every chunk is aligned for cuBLASLt.
-bool supports_library(const OpCall& call) {
+bool supports_library(const graph::OpCall& call) {
   const auto op = AnyType::of(call);
   const int64_t row =
-      op.shape.inputs * static_cast<int64_t>(size_of(call.input_dtype(LinearCrossEntropyIn::kX)));
+      op.shape.inputs *
+      static_cast<int64_t>(size_of(call.input_dtype(graph::LinearCrossEntropyIn::kX)));
   return op.chunks() == 1 || op.chunk_rows() * row % 16 == 0;
 }
 
 // Checks the first chunk, the second, which adds to the gradient, and the last, which may be
 // shorter.
-bool has_algorithms(const OpCall& call) {
+bool has_algorithms(const graph::OpCall& call) {
   const int64_t last = AnyType::of(call).chunks() - 1;
   for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
     const Products products = products_of(call, chunk);
     if (!has_algorithm(call, products.logits)) return false;
-    if (call.has_output(LinearCrossEntropyOut::kDX) && !has_algorithm(call, products.d_x))
+    if (call.has_output(graph::LinearCrossEntropyOut::kDX) && !has_algorithm(call, products.d_x))
       return false;
-    if (call.has_output(LinearCrossEntropyOut::kDWeight) && !has_algorithm(call, products.d_weight))
+    if (call.has_output(graph::LinearCrossEntropyOut::kDWeight) &&
+        !has_algorithm(call, products.d_weight))
       return false;
   }
   return true;
 }
 
 template <Multiply kMultiply>
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   const auto parts = LinearCrossEntropyWorkspace::of(call);
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
   auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
-  by_type(call.input_dtype(LinearCrossEntropyIn::kX), [&]<typename T>() {
-    const auto op = LinearCrossEntropy<T>::of(call);
+  by_type(call.input_dtype(graph::LinearCrossEntropyIn::kX), [&]<typename T>() {
+    const auto op = graph::LinearCrossEntropy<T>::of(call);
     T* const logits = call.workspace<T>();
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
       const Products products = products_of(call, chunk);
@@ -121,18 +124,21 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLinearCrossEntropy,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLinearCrossEntropy,
      .name = "cublaslt",
      .run = run<multiply>,
      .workspace_bytes = linear_cross_entropy_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLinearCrossEntropy, "plain", run<multiply_plainly>, linear_cross_entropy_workspace},
+    {graph::OpKind::kLinearCrossEntropy,
+     "plain",
+     run<multiply_plainly>,
+     linear_cross_entropy_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaLinearCrossEntropy = kRows;
+constinit const exec::Implementations kCudaLinearCrossEntropy = kRows;
 
 }  // namespace lockstep::cuda

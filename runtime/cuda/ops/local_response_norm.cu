@@ -18,7 +18,7 @@ constexpr int kThreads = 256;
 constexpr int kPiece = 128;  // max channels per block
 constexpr int kMaxRows = 32;
 constexpr int kReach =
-    static_cast<int>(kMaxNormChannels) - 1;  // of a window, beyond its own channel
+    static_cast<int>(graph::kMaxNormChannels) - 1;  // of a window, beyond its own channel
 // Elements of a block's rows with `Reaches` times the window's reach in addition to the piece.
 template <int Reaches>
 inline constexpr int kShared = 2 * kThreads + kMaxRows* Reaches* kReach;
@@ -115,8 +115,8 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(
   }
 }
 
-Window window_of(const LocalResponseNormAttributes& a) {
-  LOCKSTEP_REQUIRE(a.size >= 1 && a.size <= kMaxNormChannels);
+Window window_of(const graph::LocalResponseNormAttributes& a) {
+  LOCKSTEP_REQUIRE(a.size >= 1 && a.size <= graph::kMaxNormChannels);
   const int size = static_cast<int>(a.size);
   return {size, size / 2, size - 1 - size / 2, a.alpha / static_cast<float>(size), a.k, a.beta};
 }
@@ -127,9 +127,9 @@ Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stre
           stream};
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(LocalResponseNormIn::kX), [&]<typename T>() {
-    const auto op = LocalResponseNormForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LocalResponseNormIn::kX), [&]<typename T>() {
+    const auto op = graph::LocalResponseNormForward<T>::of(call);
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            forward_kernel<T>,
@@ -142,9 +142,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(LocalResponseNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = LocalResponseNormBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LocalResponseNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::LocalResponseNormBackward<T>::of(call);
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            backward_kernel<T>,
@@ -158,19 +158,19 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLocalResponseNorm,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLocalResponseNorm,
      .name = "native",
      .run = run_forward,
-     .supports = supports_window},
-    {.kind = OpKind::kLocalResponseNormBackward,
+     .supports = graph::supports_window},
+    {.kind = graph::OpKind::kLocalResponseNormBackward,
      .name = "native",
      .run = run_backward,
-     .supports = supports_window},
+     .supports = graph::supports_window},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaLocalResponseNorm = kRows;
+constinit const exec::Implementations kCudaLocalResponseNorm = kRows;
 
 }  // namespace lockstep::cuda

@@ -37,15 +37,16 @@ void scaled(const T* x, float scale, T* out, int64_t n, Stream stream) {
   for_each_flat<kVectorWidth<T>>(n, vectors, Scaled<T>{x, scale, out}, stream);
 }
 
-const LoraAttributes& attributes_of(const OpCall& call) {
-  return call.kind() == OpKind::kLoraAdd ? call.attributes<LoraAttributes>()
-                                         : call.attributes<LoraBackwardAttributes>().forward;
+const graph::LoraAttributes& attributes_of(const graph::OpCall& call) {
+  return call.kind() == graph::OpKind::kLoraAdd
+             ? call.attributes<graph::LoraAttributes>()
+             : call.attributes<graph::LoraBackwardAttributes>().forward;
 }
 
 // out_p += h_p B_p^T.
-Product product_of_output(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = lora_sizes(call);
-  const DType dtype = call.input_dtype(LoraAddIn::kY);
+Product product_of_output(const graph::OpCall& call, const graph::LoraPart& part) {
+  const graph::LoraSizes sizes = lora_sizes(call);
+  const DType dtype = call.input_dtype(graph::LoraAddIn::kY);
   return {.m = sizes.rows,
           .n = part.rows,
           .k = sizes.rank,
@@ -59,9 +60,9 @@ Product product_of_output(const OpCall& call, const LoraPart& part) {
 }
 
 // d_h_p = d_out_p B_p.
-Product product_of_inner(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = lora_sizes(call);
-  const DType dtype = call.input_dtype(LoraAddIn::kDOut);
+Product product_of_inner(const graph::OpCall& call, const graph::LoraPart& part) {
+  const graph::LoraSizes sizes = lora_sizes(call);
+  const DType dtype = call.input_dtype(graph::LoraAddIn::kDOut);
   return {.m = sizes.rows,
           .n = sizes.rank,
           .k = part.rows,
@@ -73,56 +74,58 @@ Product product_of_inner(const OpCall& call, const LoraPart& part) {
 }
 
 // d_B_p (+)= d_out_p^T h_p.
-Product product_of_weight(const OpCall& call, const LoraPart& part) {
-  const LoraSizes sizes = lora_sizes(call);
+Product product_of_weight(const graph::OpCall& call, const graph::LoraPart& part) {
+  const graph::LoraSizes sizes = lora_sizes(call);
   return {.m = part.rows,
           .n = sizes.rank,
           .k = sizes.rows,
           .stride_a = sizes.outputs,
           .stride_b = sizes.inner,
           .transpose_a = true,
-          .in = call.input_dtype(LoraAddIn::kDOut),
+          .in = call.input_dtype(graph::LoraAddIn::kDOut),
           .out = DType::kF32,
-          .accumulate = call.attributes<LoraBackwardAttributes>().accumulate,
+          .accumulate = call.attributes<graph::LoraBackwardAttributes>().accumulate,
           .tf32 = context_of(call).tf32};
 }
 
 // cuBLASLt's operands must be aligned to 16 bytes.
-bool supports_library(const OpCall& call) {
-  const LoraSizes sizes = lora_sizes(call);
-  const auto size = static_cast<int64_t>(size_of(call.input_dtype(LoraAddIn::kDOut)));
+bool supports_library(const graph::OpCall& call) {
+  const graph::LoraSizes sizes = lora_sizes(call);
+  const auto size = static_cast<int64_t>(size_of(call.input_dtype(graph::LoraAddIn::kDOut)));
   const auto aligned = [&](int64_t elements) { return elements * size % 16 == 0; };
   if (!aligned(sizes.rank) || !aligned(sizes.outputs)) return false;
-  const std::vector<LoraPart> parts = parts_of(attributes_of(call), sizes.rank);
-  return std::all_of(parts.begin(), parts.end(), [&](const LoraPart& part) {
+  const std::vector<graph::LoraPart> parts = graph::parts_of(attributes_of(call), sizes.rank);
+  return std::all_of(parts.begin(), parts.end(), [&](const graph::LoraPart& part) {
     return aligned(part.column) && aligned(part.inner) && aligned(part.row * sizes.rank);
   });
 }
 
-bool has_algorithms(const OpCall& call) {
+bool has_algorithms(const graph::OpCall& call) {
   Matmul& matmul = *context_of(call).matmul;
-  for (const LoraPart& part : parts_of(attributes_of(call), lora_sizes(call).rank)) {
-    if (call.kind() == OpKind::kLoraAdd) {
+  for (const graph::LoraPart& part : graph::parts_of(attributes_of(call), lora_sizes(call).rank)) {
+    if (call.kind() == graph::OpKind::kLoraAdd) {
       if (!matmul.supports(product_of_output(call, part))) return false;
       continue;
     }
-    if (call.has_output(LoraAddBackwardOut::kDH) && !matmul.supports(product_of_inner(call, part)))
+    if (call.has_output(graph::LoraAddBackwardOut::kDH) &&
+        !matmul.supports(product_of_inner(call, part)))
       return false;
-    if (call.has_output(LoraAddBackwardOut::kDB) && !matmul.supports(product_of_weight(call, part)))
+    if (call.has_output(graph::LoraAddBackwardOut::kDB) &&
+        !matmul.supports(product_of_weight(call, part)))
       return false;
   }
   return true;
 }
 
 template <Multiply kMultiply>
-void run(const OpCall& call) {
-  by_type(call.input_dtype(LoraAddIn::kY), [&]<typename T>() {
-    const auto op = LoraAdd<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LoraAddIn::kY), [&]<typename T>() {
+    const auto op = graph::LoraAdd<T>::of(call);
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
     if (op.out != op.y) copy_flat(op.y, op.out, rows * outputs, stream);
-    for (const LoraPart& part : parts_of(*op.attributes, rank))
+    for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank))
       kMultiply(call,
                 product_of_output(call, part),
                 {.a = op.workspace + part.inner,
@@ -132,13 +135,13 @@ void run(const OpCall& call) {
 }
 
 template <Multiply kMultiply>
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(LoraAddIn::kDOut), [&]<typename T>() {
-    const auto op = LoraAddBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LoraAddIn::kDOut), [&]<typename T>() {
+    const auto op = graph::LoraAddBackward<T>::of(call);
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
-    for (const LoraPart& part : parts_of(*op.attributes, rank)) {
+    for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {
       const T* const d_out = op.d_out + part.column;
       if (op.d_b != nullptr)
         kMultiply(call,
@@ -153,25 +156,25 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kLoraAdd,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kLoraAdd,
      .name = "cublaslt",
      .run = run<multiply>,
      .workspace_bytes = lora_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLoraAdd, "plain", run<multiply_plainly>, lora_workspace},
-    {.kind = OpKind::kLoraAddBackward,
+    {graph::OpKind::kLoraAdd, "plain", run<multiply_plainly>, lora_workspace},
+    {.kind = graph::OpKind::kLoraAddBackward,
      .name = "cublaslt",
      .run = run_backward<multiply>,
      .workspace_bytes = lora_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, lora_workspace},
+    {graph::OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, lora_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaLora = kRows;
+constinit const exec::Implementations kCudaLora = kRows;
 
 }  // namespace lockstep::cuda

@@ -8,11 +8,13 @@
 namespace lockstep::cuda {
 
 // By cuBLASLt.
-inline void multiply(const OpCall& call, const Product& product, const ProductOperands& operands) {
+inline void multiply(const graph::OpCall& call,
+                     const Product& product,
+                     const ProductOperands& operands) {
   context_of(call).matmul->run(product, operands);
 }
 // By the plain kernel.
-inline void multiply_plainly(const OpCall& call,
+inline void multiply_plainly(const graph::OpCall& call,
                              const Product& product,
                              const ProductOperands& operands) {
   plain_product(product, operands, stream_of(call));

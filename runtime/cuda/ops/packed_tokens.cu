@@ -8,7 +8,7 @@ namespace lockstep::cuda {
 namespace {
 
 struct Part {
-  PackedTokens op;
+  graph::PackedTokens op;
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const int64_t row = i / op.time, t = i - row * op.time;
@@ -17,15 +17,15 @@ struct Part {
   }
 };
 
-void run(const OpCall& call) {
-  const auto op = PackedTokens::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::PackedTokens::of(call);
   for_each_flat<1>(op.rows * op.batch * op.time, false, Part{op}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPackedTokens, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kPackedTokens, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaPackedTokens = kRows;
+constinit const exec::Implementations kCudaPackedTokens = kRows;
 
 }  // namespace lockstep::cuda

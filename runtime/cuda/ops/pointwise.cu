@@ -13,12 +13,12 @@ namespace lockstep::cuda {
 namespace {
 
 constexpr int kVector = 4;
-constexpr int kInputs = PointwiseCode::kMaxInputs;
-constexpr int kValues = kInputs + PointwiseCode::kMaxRegisters;
+constexpr int kInputs = graph::PointwiseCode::kMaxInputs;
+constexpr int kValues = kInputs + graph::PointwiseCode::kMaxRegisters;
 
 struct Arguments {
-  PointwiseCode code;
-  PointwiseLoops loops;
+  graph::PointwiseCode code;
+  graph::PointwiseLoops loops;
   int64_t n;
   const void* inputs[kInputs];
   DType input_types[kInputs];
@@ -63,7 +63,7 @@ __device__ __forceinline__ void store_result(DType type,
     case DType::kF16: return store(from, static_cast<Float16*>(to) + at);
     case DType::kI32:
 #pragma unroll
-      for (int k = 0; k < N; ++k) static_cast<int32_t*>(to)[at + k] = to_int32(from[k]);
+      for (int k = 0; k < N; ++k) static_cast<int32_t*>(to)[at + k] = graph::to_int32(from[k]);
       return;
     default: return store(from, static_cast<float*>(to) + at);
   }
@@ -71,10 +71,10 @@ __device__ __forceinline__ void store_result(DType type,
 
 // Calls f with the function as a compile-time constant.
 template <typename F>
-__device__ __forceinline__ void with_function(PointwiseFunction function, F f) {
-#define LOCKSTEP_CASE(Function)     \
-  case PointwiseFunction::Function: \
-    return f(std::integral_constant<PointwiseFunction, PointwiseFunction::Function>())
+__device__ __forceinline__ void with_function(graph::PointwiseFunction function, F f) {
+#define LOCKSTEP_CASE(Function)            \
+  case graph::PointwiseFunction::Function: \
+    return f(std::integral_constant<graph::PointwiseFunction, graph::PointwiseFunction::Function>())
   switch (function) {
     LOCKSTEP_CASE(kIdentity);
     LOCKSTEP_CASE(kNeg);
@@ -156,16 +156,16 @@ __global__ void __launch_bounds__(kFlatThreads, 1) pointwise_kernel(Arguments of
           of.input_types[k], of.inputs[k], offsets[k], of.loops.strides[k][inner] == 1, values[k]);
   }
   const auto value = [&](uint8_t number, int k) {
-    return number < PointwiseCode::kFirstConstant
+    return number < graph::PointwiseCode::kFirstConstant
                ? values[number][k]
-               : of.code.constant[number - PointwiseCode::kFirstConstant];
+               : of.code.constant[number - graph::PointwiseCode::kFirstConstant];
   };
   for (int s = 0; s < of.code.steps; ++s) {
-    const PointwiseStep step = of.code.step[s];
+    const graph::PointwiseStep step = of.code.step[s];
     with_function(step.function, [&](auto function) {
 #pragma unroll
       for (int k = 0; k < N; ++k)
-        values[step.to][k] = pointwise_value<float>(
+        values[step.to][k] = graph::pointwise_value<float>(
             function(), value(step.a, k), value(step.b, k), value(step.c, k));
     });
   }
@@ -191,8 +191,8 @@ void start(const Arguments& of, Stream stream) {
   }
 }
 
-void run(const OpCall& call) {
-  const auto op = PointwiseForward<float>::of(call);
+void run(const graph::OpCall& call) {
+  const auto op = graph::PointwiseForward<float>::of(call);
   if (op.n == 0) return;
   Arguments of{.code = *op.code,
                .loops = op.loops,
@@ -212,10 +212,10 @@ void run(const OpCall& call) {
   }
 }
 
-constexpr Implementation kRows[] = {{OpKind::kPointwise, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kPointwise, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaPointwise = kRows;
+constinit const exec::Implementations kCudaPointwise = kRows;
 
 }  // namespace lockstep::cuda

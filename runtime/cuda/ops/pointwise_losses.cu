@@ -35,7 +35,9 @@ __device__ __forceinline__ Element element_of(float x, float target) {
 
 template <bool Squared, bool Backward, typename T>
 __global__ void __launch_bounds__(kThreads)
-    pointwise_loss_kernel(PointwiseLoss<T> op, const LaneContext* lane_context, RowLoss* results) {
+    pointwise_loss_kernel(graph::PointwiseLoss<T> op,
+                          const graph::LaneContext* lane_context,
+                          RowLoss* results) {
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
   if (row >= op.rows) return;
   const int lane = threadIdx.x % kWarp;
@@ -65,9 +67,9 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <bool Squared>
-void run(const OpCall& call) {
-  by_type(call.input_dtype(LossIn::kPrediction), [&]<typename T>() {
-    const auto op = PointwiseLoss<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
+    const auto op = graph::PointwiseLoss<T>::of(call);
     auto* const results = call.workspace<RowLoss>();
     launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},
            op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>
@@ -79,13 +81,13 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kImplementations[] = {
-    {OpKind::kBinaryCrossEntropy, "native", run<false>, pointwise_loss_workspace},
-    {OpKind::kMeanSquaredError, "native", run<true>, pointwise_loss_workspace},
+constexpr exec::Implementation kImplementations[] = {
+    {graph::OpKind::kBinaryCrossEntropy, "native", run<false>, pointwise_loss_workspace},
+    {graph::OpKind::kMeanSquaredError, "native", run<true>, pointwise_loss_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaPointwiseLosses = kImplementations;
+constinit const exec::Implementations kCudaPointwiseLosses = kImplementations;
 
 }  // namespace lockstep::cuda

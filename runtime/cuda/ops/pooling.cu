@@ -63,7 +63,7 @@ __device__ __forceinline__ int counted(const Axis& a, int window) {
 }
 
 struct Windows {
-  explicit Windows(const PoolShape& s)
+  explicit Windows(const graph::PoolShape& s)
       : down{static_cast<int>(s.height),
              static_cast<int>(s.out_height),
              static_cast<int>(s.window.kernel.height),
@@ -286,16 +286,16 @@ struct GlobalAvgBackward {
   }
 };
 
-int64_t pixels_in(const PoolShape& s) { return s.images * s.height * s.width; }
-int64_t pixels_out(const PoolShape& s) { return s.images * s.out_height * s.out_width; }
+int64_t pixels_in(const graph::PoolShape& s) { return s.images * s.height * s.width; }
+int64_t pixels_out(const graph::PoolShape& s) { return s.images * s.out_height * s.out_width; }
 
-void check_size(const PoolShape& s) {
+void check_size(const graph::PoolShape& s) {
   LOCKSTEP_REQUIRE(pixels_in(s) < kMaxPixels && pixels_out(s) < kMaxPixels);
 }
 
-void run_max_pool(const OpCall& call) {
-  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
-    const auto op = PoolForward<T>::of(call);
+void run_max_pool(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
+    const auto op = graph::PoolForward<T>::of(call);
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.x, op.y}) &&
@@ -308,9 +308,9 @@ void run_max_pool(const OpCall& call) {
   });
 }
 
-void run_max_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = PoolBackward<T>::of(call);
+void run_max_pool_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::PoolBackward<T>::of(call);
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}) &&
@@ -323,9 +323,9 @@ void run_max_pool_backward(const OpCall& call) {
   });
 }
 
-void run_avg_pool(const OpCall& call) {
-  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
-    const auto op = PoolForward<T>::of(call);
+void run_avg_pool(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
+    const auto op = graph::PoolForward<T>::of(call);
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
                                     op.shape.channels,
@@ -335,9 +335,9 @@ void run_avg_pool(const OpCall& call) {
   });
 }
 
-void run_avg_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = PoolBackward<T>::of(call);
+void run_avg_pool_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::PoolBackward<T>::of(call);
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
                                     op.shape.channels,
@@ -347,9 +347,9 @@ void run_avg_pool_backward(const OpCall& call) {
   });
 }
 
-void run_global_avg_pool(const OpCall& call) {
-  by_type(call.input_dtype(PoolIn::kX), [&]<typename T>() {
-    const auto op = GlobalAvgPoolForward<T>::of(call);
+void run_global_avg_pool(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
+    const auto op = graph::GlobalAvgPoolForward<T>::of(call);
     if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
       start_global_avg<T, kVectorWidth<T>>(
           op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
@@ -359,9 +359,9 @@ void run_global_avg_pool(const OpCall& call) {
   });
 }
 
-void run_global_avg_pool_backward(const OpCall& call) {
-  by_type(call.input_dtype(PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = GlobalAvgPoolBackward<T>::of(call);
+void run_global_avg_pool_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::GlobalAvgPoolBackward<T>::of(call);
     LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
     for_each_pixel<kVectorWidth<T>>(
         op.images * op.pixels,
@@ -372,30 +372,30 @@ void run_global_avg_pool_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation forward(OpKind kind, void (*run)(const OpCall&)) {
+constexpr exec::Implementation forward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
   return {.kind = kind,
           .name = "native",
           .run = run,
-          .supports = supports_pixels<PoolIn::kX, PoolOut::kY>};
+          .supports = supports_pixels<graph::PoolIn::kX, graph::PoolOut::kY>};
 }
-constexpr Implementation backward(OpKind kind, void (*run)(const OpCall&)) {
+constexpr exec::Implementation backward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
   return {.kind = kind,
           .name = "native",
           .run = run,
-          .supports = supports_pixels<PoolBackwardIn::kDY, PoolBackwardOut::kDX>};
+          .supports = supports_pixels<graph::PoolBackwardIn::kDY, graph::PoolBackwardOut::kDX>};
 }
 
-constexpr Implementation kRows[] = {
-    forward(OpKind::kMaxPool, run_max_pool),
-    backward(OpKind::kMaxPoolBackward, run_max_pool_backward),
-    forward(OpKind::kAvgPool, run_avg_pool),
-    backward(OpKind::kAvgPoolBackward, run_avg_pool_backward),
-    forward(OpKind::kGlobalAvgPool, run_global_avg_pool),
-    backward(OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
+constexpr exec::Implementation kRows[] = {
+    forward(graph::OpKind::kMaxPool, run_max_pool),
+    backward(graph::OpKind::kMaxPoolBackward, run_max_pool_backward),
+    forward(graph::OpKind::kAvgPool, run_avg_pool),
+    backward(graph::OpKind::kAvgPoolBackward, run_avg_pool_backward),
+    forward(graph::OpKind::kGlobalAvgPool, run_global_avg_pool),
+    backward(graph::OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
 };
 
 }  // namespace
 
-constinit const Implementations kCudaPooling = kRows;
+constinit const exec::Implementations kCudaPooling = kRows;
 
 }  // namespace lockstep::cuda

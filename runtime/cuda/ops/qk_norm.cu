@@ -17,14 +17,16 @@ namespace {
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
 
 // Offset of a head; indices of heads are divided in 32 bits.
-__device__ __forceinline__ int64_t begin_of(const RowPlaces& places, uint32_t head, int64_t size) {
+__device__ __forceinline__ int64_t begin_of(const graph::RowPlaces& places,
+                                            uint32_t head,
+                                            int64_t size) {
   const auto heads = static_cast<uint32_t>(places.heads);
   const uint32_t token = head / heads;
   return token * places.stride + (head - token * heads) * size;
 }
 
 template <typename T, int N, int Held>
-__global__ void __launch_bounds__(kThreads) forward_kernel(RmsNormForward<T> op) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(graph::RmsNormForward<T> op) {
   const int64_t head = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   if (head >= op.rows) return;
   const int lane = threadIdx.x % kWarp;
@@ -51,7 +53,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(RmsNormForward<T> op)
 // Each warp handles `warp_heads` heads, and keeps their contribution to d_gamma in registers.
 template <typename T, int N, int Held>
 __global__ void __launch_bounds__(kThreads)
-    backward_kernel(RmsNormBackward<T> op, int64_t warp_heads) {
+    backward_kernel(graph::RmsNormBackward<T> op, int64_t warp_heads) {
   const int lane = threadIdx.x % kWarp;
   const int64_t warp = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / kWarp;
   const int64_t first = warp * warp_heads;
@@ -106,7 +108,7 @@ void with_part(int64_t head_size, bool vectors, F f) {
 }
 
 template <typename T>
-void norm_heads(const RmsNormForward<T>& op, Stream stream) {
+void norm_heads(const graph::RmsNormForward<T>& op, Stream stream) {
   const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.gamma, op.y});
   with_part<T>(op.columns, vectors, [&](auto n, auto held) {
     launch({{blocks_for(op.rows, kWarps), 1, 1}, {kThreads, 1, 1}, stream},
@@ -116,7 +118,7 @@ void norm_heads(const RmsNormForward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void norm_heads_backward(const RmsNormBackward<T>& op, Stream stream) {
+void norm_heads_backward(const graph::RmsNormBackward<T>& op, Stream stream) {
   const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_sum});
   const int64_t warps = warps_of(op.rows);
   with_part<T>(op.columns, vectors, [&](auto n, auto held) {
@@ -130,7 +132,7 @@ void norm_heads_backward(const RmsNormBackward<T>& op, Stream stream) {
 
 template <typename T>
 struct Copy {
-  QkNormRest<T> rest;
+  graph::QkNormRest<T> rest;
   template <typename Count>
   __device__ void operator()(int64_t token, int64_t column, Count) const {
     float values[Count::value];
@@ -141,7 +143,7 @@ struct Copy {
 };
 
 template <typename T>
-void copy_rest(const QkNormRest<T>& rest, Stream stream) {
+void copy_rest(const graph::QkNormRest<T>& rest, Stream stream) {
   if (rest.from == rest.to) return;
   const int64_t count = rest.width - rest.first;
   const bool vectors = is_vectorizable<T>(count, {rest.from, rest.to}) &&
@@ -149,31 +151,38 @@ void copy_rest(const QkNormRest<T>& rest, Stream stream) {
   for_each_pixel<kVectorWidth<T>>(rest.tokens, count, vectors, Copy<T>{rest}, stream);
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(QkNormIn::kX), [&]<typename T>() {
-    const auto op = QkNormForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::QkNormIn::kX), [&]<typename T>() {
+    const auto op = graph::QkNormForward<T>::of(call);
     norm_heads(op.q, stream_of(call));
     norm_heads(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(QkNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = QkNormBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::QkNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::QkNormBackward<T>::of(call);
     norm_heads_backward(op.q, stream_of(call));
     norm_heads_backward(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kQkNorm, .name = "native", .run = run_forward, .supports = qk_norm_supports},
-    {OpKind::kQkNormBackward, "native", run_backward, qk_norm_backward_workspace, qk_norm_supports},
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kQkNorm,
+     .name = "native",
+     .run = run_forward,
+     .supports = qk_norm_supports},
+    {graph::OpKind::kQkNormBackward,
+     "native",
+     run_backward,
+     qk_norm_backward_workspace,
+     qk_norm_supports},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaQkNorm = kRows;
+constinit const exec::Implementations kCudaQkNorm = kRows;
 
 }  // namespace lockstep::cuda

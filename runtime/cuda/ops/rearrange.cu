@@ -25,14 +25,14 @@ struct ViewWalk {
     Divisor extent;
     int64_t begin, end, step, stride;
   };
-  Dimension dimensions[View::kMaxRank];
+  Dimension dimensions[graph::View::kMaxRank];
   int rank;
   int64_t offset;
 
   ViewWalk() = default;
-  explicit ViewWalk(const View& view) : rank(view.rank), offset(view.offset) {
+  explicit ViewWalk(const graph::View& view) : rank(view.rank), offset(view.offset) {
     for (int d = 0; d < rank; ++d) {
-      const ViewDimension& from = view.dimensions[static_cast<size_t>(d)];
+      const graph::ViewDimension& from = view.dimensions[static_cast<size_t>(d)];
       dimensions[d] = {Divisor(from.extent), from.begin, from.end, from.step, from.stride};
     }
   }
@@ -73,7 +73,8 @@ struct CopyWords {
 };
 
 template <typename Word>
-void copy_words(const View& view, const std::byte* x, std::byte* y, Word fill, Stream stream) {
+void copy_words(
+    const graph::View& view, const std::byte* x, std::byte* y, Word fill, Stream stream) {
   const int64_t n = view.elements();
   if (n == 0) return;
   const auto start = [&](auto divisor) {
@@ -93,7 +94,7 @@ void copy_words(const View& view, const std::byte* x, std::byte* y, Word fill, S
 }
 
 // Sets `words` to the view in words of `width` > 1 elements. Returns false if there is none.
-bool in_words(const View& view, int64_t width, View& words) {
+bool in_words(const graph::View& view, int64_t width, graph::View& words) {
   if (view.rank == 0 || view.offset % width != 0) return false;
   words = view;
   words.offset /= width;
@@ -102,7 +103,7 @@ bool in_words(const View& view, int64_t width, View& words) {
     if (stride % width != 0) return false;
     stride /= width;
   }
-  ViewDimension& last = words.dimensions[static_cast<size_t>(view.rank - 1)];
+  graph::ViewDimension& last = words.dimensions[static_cast<size_t>(view.rank - 1)];
   if (last.stride != 1 || last.step != 1) return false;
   for (int64_t* const number : {&last.extent, &last.begin, &last.end}) {
     if (*number % width != 0) return false;
@@ -113,8 +114,8 @@ bool in_words(const View& view, int64_t width, View& words) {
 
 // T is an unsigned type of the size of an element.
 template <typename T>
-void copy(const View& view, const std::byte* x, std::byte* y, T fill, Stream stream) {
-  View words;
+void copy(const graph::View& view, const std::byte* x, std::byte* y, T fill, Stream stream) {
+  graph::View words;
   const auto fits = [&](int64_t width) {
     const auto bytes = static_cast<uintptr_t>(width) * sizeof(T);
     return reinterpret_cast<uintptr_t>(x) % bytes == 0 &&
@@ -141,7 +142,7 @@ struct Planes {
   struct Dimension {
     int64_t extent, from, to;  // elements of x and y between neighbours
   };
-  Dimension others[View::kMaxRank];
+  Dimension others[graph::View::kMaxRank];
   int rank = 0;
   int64_t rows = 0, columns = 0;  // along x, along y
   int64_t from_stride, to_stride;
@@ -149,15 +150,15 @@ struct Planes {
   int64_t planes = 1;
 
   // Returns false if the view has no such planes, or if they are too narrow.
-  bool find(const View& view) {
+  bool find(const graph::View& view) {
     if (!view.reads_everywhere() || view.rank < 2) return false;
-    const ViewDimension& last = view.dimensions[static_cast<size_t>(view.rank - 1)];
+    const graph::ViewDimension& last = view.dimensions[static_cast<size_t>(view.rank - 1)];
     columns = last.extent;
     from_stride = last.stride;
     offset = view.offset;
     int64_t y_stride = columns;
     for (int d = view.rank - 1; d-- > 0;) {
-      const ViewDimension& dimension = view.dimensions[static_cast<size_t>(d)];
+      const graph::ViewDimension& dimension = view.dimensions[static_cast<size_t>(d)];
       if (dimension.stride == 1 && rows == 0) {
         rows = dimension.extent;
         to_stride = y_stride;
@@ -207,7 +208,7 @@ __global__ void __launch_bounds__(kBlock* kBlockRows)
 }
 
 template <typename T>
-void rearrange(const View& view, const std::byte* x, std::byte* y, T fill, Stream stream) {
+void rearrange(const graph::View& view, const std::byte* x, std::byte* y, T fill, Stream stream) {
   Planes planes;
   if (!planes.find(view)) return copy<T>(view, x, y, fill, stream);
   if (planes.blocks() == 0) return;
@@ -218,11 +219,11 @@ void rearrange(const View& view, const std::byte* x, std::byte* y, T fill, Strea
          reinterpret_cast<T*>(y));
 }
 
-void run_forward(const OpCall& call) {
-  const auto op = RearrangeForward<std::byte>::of(call);
+void run_forward(const graph::OpCall& call) {
+  const auto op = graph::RearrangeForward<std::byte>::of(call);
   const Stream stream = stream_of(call);
   const float fill = op.view.fill;
-  switch (call.input_dtype(RearrangeIn::kX)) {
+  switch (call.input_dtype(graph::RearrangeIn::kX)) {
     case DType::kI32:
       return rearrange(
           op.view, op.x, op.y, static_cast<uint32_t>(static_cast<int32_t>(fill)), stream);
@@ -233,13 +234,13 @@ void run_forward(const OpCall& call) {
   }
 }
 
-void run_reshape(const OpCall& call) {
-  const auto op = Reshape<std::byte>::of(call);
+void run_reshape(const graph::OpCall& call) {
+  const auto op = graph::Reshape<std::byte>::of(call);
   if (op.x == op.y || op.n == 0) return;
-  View all;
+  graph::View all;
   all.rank = 1;
   all.dimensions[0] = {op.n, 0, op.n, 1, 1};
-  if (size_of(call.input_dtype(RearrangeIn::kX)) == 4)
+  if (size_of(call.input_dtype(graph::RearrangeIn::kX)) == 4)
     return copy<uint32_t>(all, op.x, op.y, 0, stream_of(call));
   copy<uint16_t>(all, op.x, op.y, 0, stream_of(call));
 }
@@ -249,7 +250,7 @@ void run_reshape(const OpCall& call) {
 template <typename T, typename D>
 struct Sums {
   ViewWalk<Divisor64> view;  // of d_x into d_y
-  ViewTerms terms;
+  graph::ViewTerms terms;
   SumParts parts;
   int64_t outputs, term_count;
   bool accumulate;
@@ -257,7 +258,7 @@ struct Sums {
   D* d_x;
   float* partials;  // (parts, outputs), if there are several parts
 
-  Sums(const RearrangeBackward<T, D>& op)
+  Sums(const graph::RearrangeBackward<T, D>& op)
       : view(op.view),
         terms(op.terms),
         parts(SumParts::of(op.terms.count(), op.view.elements())),
@@ -282,7 +283,8 @@ struct Sums {
   // The sum of this thread, one of `threads`, over the terms [begin, end) from d_y[from] on.
   __device__ __forceinline__ float sum_terms(
       int64_t from, int64_t begin, int64_t end, int thread, int threads) const {
-    const ViewTerms::Loop inner = terms.rank == 0 ? ViewTerms::Loop() : terms.loops[terms.rank - 1];
+    const graph::ViewTerms::Loop inner =
+        terms.rank == 0 ? graph::ViewTerms::Loop() : terms.loops[terms.rank - 1];
     float sum = 0;
     while (begin < end) {  // a run of the innermost loop
       int64_t outer = begin / inner.count;
@@ -348,7 +350,7 @@ __global__ void __launch_bounds__(kThreads) join_parts_kernel(Sums<T, D> op) {
 }
 
 template <typename T, typename D>
-void run_sums(const RearrangeBackward<T, D>& backward, Stream stream) {
+void run_sums(const graph::RearrangeBackward<T, D>& backward, Stream stream) {
   const Sums<T, D> op(backward);
   if (op.outputs == 0) return;
   const int64_t parts = op.parts.count;
@@ -370,22 +372,22 @@ void run_sums(const RearrangeBackward<T, D>& backward, Stream stream) {
            op);
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(RearrangeBackwardIn::kDY), [&]<typename T>() {
-    if (call.output_dtype(RearrangeBackwardOut::kDX) == DType::kF32)
-      return run_sums(RearrangeBackward<T, float>::of(call), stream_of(call));
-    run_sums(RearrangeBackward<T, T>::of(call), stream_of(call));
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::RearrangeBackwardIn::kDY), [&]<typename T>() {
+    if (call.output_dtype(graph::RearrangeBackwardOut::kDX) == DType::kF32)
+      return run_sums(graph::RearrangeBackward<T, float>::of(call), stream_of(call));
+    run_sums(graph::RearrangeBackward<T, T>::of(call), stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRearrange, "copies", run_forward},
-    {OpKind::kReshape, "copy", run_reshape},
-    {OpKind::kRearrangeBackward, "sums", run_backward, rearrange_backward_workspace},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRearrange, "copies", run_forward},
+    {graph::OpKind::kReshape, "copy", run_reshape},
+    {graph::OpKind::kRearrangeBackward, "sums", run_backward, rearrange_backward_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaRearrange = kRows;
+constinit const exec::Implementations kCudaRearrange = kRows;
 
 }  // namespace lockstep::cuda

@@ -21,9 +21,10 @@
 namespace lockstep::cuda {
 namespace {
 
-DType dtype_of(const OpCall& call) {
-  return call.kind() == OpKind::kRecurrent ? call.input_dtype(RecurrentIn::kX)
-                                           : call.input_dtype(RecurrentBackwardIn::kX);
+DType dtype_of(const graph::OpCall& call) {
+  return call.kind() == graph::OpKind::kRecurrent
+             ? call.input_dtype(graph::RecurrentIn::kX)
+             : call.input_dtype(graph::RecurrentBackwardIn::kX);
 }
 
 template <typename F>
@@ -43,10 +44,10 @@ enum class Part : uint8_t {
 };
 
 // `rows`: for the products with x. `times`: for kStateWeight.
-Product product_of(const OpCall& call,
-                   const RecurrentShape& s,
+Product product_of(const graph::OpCall& call,
+                   const graph::RecurrentShape& s,
                    Part part,
-                   const RecurrentRows& rows,
+                   const graph::RecurrentRows& rows,
                    bool accumulate,
                    int64_t times = 1) {
   const int64_t all = s.times * s.batch;
@@ -88,14 +89,14 @@ Product product_of(const OpCall& call,
   return product;
 }
 
-bool is_gru(const RecurrentShape& s) { return s.attributes.cell == Cell::kGru; }
+bool is_gru(const graph::RecurrentShape& s) { return s.attributes.cell == graph::Cell::kGru; }
 
 // ---- Forward ----
 
 template <typename T, Multiply kMultiply>
-void run_forward_as(const OpCall& call) {
-  const auto op = RecurrentForward<T>::of(call);
-  const RecurrentShape& s = op.shape;
+void run_forward_as(const graph::OpCall& call) {
+  const auto op = graph::RecurrentForward<T>::of(call);
+  const graph::RecurrentShape& s = op.shape;
   const Stream stream = stream_of(call);
   const int64_t rows_of_direction = s.times * s.batch, columns = s.slot_columns();
   for_each(s.directions * rows_of_direction * columns,
@@ -107,8 +108,8 @@ void run_forward_as(const OpCall& call) {
                          op.bias,
                          op.gates},
            stream);
-  RecurrentRows rows[2];
-  const int parts = recurrent_input_rows(s, rows);
+  graph::RecurrentRows rows[2];
+  const int parts = graph::recurrent_input_rows(s, rows);
   for (int64_t d = 0; d < s.directions; ++d) {
     for (int i = 0; i < parts; ++i) {
       const ProductOperands operands = {
@@ -157,11 +158,11 @@ struct BackwardWorkspace {
 };
 
 template <typename T, Multiply kMultiply>
-void run_steps_backward(const OpCall& call,
-                        const RecurrentBackward<T>& op,
+void run_steps_backward(const graph::OpCall& call,
+                        const graph::RecurrentBackward<T>& op,
                         const BackwardWorkspace<T>& work,
                         int64_t d) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   const Stream stream = stream_of(call);
   const int64_t columns = s.slot_columns();
   fill_zeros(work.d_h, s.states(), stream);
@@ -200,11 +201,11 @@ void run_steps_backward(const OpCall& call,
 
 // Except for a direction's first step, the h before each step are contiguous, parallel to d_gates.
 template <typename T, Multiply kMultiply>
-void add_state_weight_gradient(const OpCall& call,
-                               const RecurrentBackward<T>& op,
+void add_state_weight_gradient(const graph::OpCall& call,
+                               const graph::RecurrentBackward<T>& op,
                                const BackwardWorkspace<T>& work,
                                int64_t d) {
-  const RecurrentShape& s = op.shape;
+  const graph::RecurrentShape& s = op.shape;
   float* const d_r = op.d_r + d * s.gate_rows() * s.hidden;
   const int64_t later = s.is_reverse(d) ? 0 : 1, columns = s.slot_columns();
   bool accumulate = op.accumulate_r;
@@ -226,15 +227,15 @@ void add_state_weight_gradient(const OpCall& call,
 }
 
 template <typename T, Multiply kMultiply>
-void run_backward_as(const OpCall& call) {
-  const auto op = RecurrentBackward<T>::of(call);
-  const RecurrentShape& s = op.shape;
+void run_backward_as(const graph::OpCall& call) {
+  const auto op = graph::RecurrentBackward<T>::of(call);
+  const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace<T> work(
-      RecurrentWorkspace::of(s, call.input_dtype(RecurrentBackwardIn::kX)), op.workspace);
+      RecurrentWorkspace::of(s, call.input_dtype(graph::RecurrentBackwardIn::kX)), op.workspace);
   const Stream stream = stream_of(call);
   const int64_t columns = s.slot_columns();
-  RecurrentRows rows[2];
-  const int parts = recurrent_input_rows(s, rows);
+  graph::RecurrentRows rows[2];
+  const int parts = graph::recurrent_input_rows(s, rows);
   for (int64_t d = 0; d < s.directions; ++d) {
     run_steps_backward<T, kMultiply>(call, op, work, d);
     const T* const d_gates = work.d_gates + op.shape.row(d, 0) * columns;
@@ -271,32 +272,33 @@ void run_backward_as(const OpCall& call) {
 // ---- The table ----
 
 template <Multiply kMultiply>
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(RecurrentIn::kX),
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::RecurrentIn::kX),
           [&]<typename T>() { run_forward_as<T, kMultiply>(call); });
 }
 template <Multiply kMultiply>
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(RecurrentBackwardIn::kX),
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::RecurrentBackwardIn::kX),
           [&]<typename T>() { run_backward_as<T, kMultiply>(call); });
 }
 
-RecurrentShape shape_of(const OpCall& call) {
-  return call.kind() == OpKind::kRecurrent ? RecurrentForward<std::byte>::of(call).shape
-                                           : RecurrentBackward<std::byte>::of(call).shape;
+graph::RecurrentShape shape_of(const graph::OpCall& call) {
+  return call.kind() == graph::OpKind::kRecurrent
+             ? graph::RecurrentForward<std::byte>::of(call).shape
+             : graph::RecurrentBackward<std::byte>::of(call).shape;
 }
 
 // Every array of a step begins after full rows of H elements.
-bool supports_library(const OpCall& call) {
+bool supports_library(const graph::OpCall& call) {
   return shape_of(call).hidden * static_cast<int64_t>(size_of(dtype_of(call))) % 16 == 0;
 }
 
-std::vector<Product> products_of(const OpCall& call) {
-  const RecurrentShape s = shape_of(call);
-  RecurrentRows rows[2];
-  const int parts = recurrent_input_rows(s, rows);
+std::vector<Product> products_of(const graph::OpCall& call) {
+  const graph::RecurrentShape s = shape_of(call);
+  graph::RecurrentRows rows[2];
+  const int parts = graph::recurrent_input_rows(s, rows);
   std::vector<Product> all;
-  if (call.kind() == OpKind::kRecurrent) {
+  if (call.kind() == graph::OpKind::kRecurrent) {
     for (int i = 0; i < parts; ++i) all.push_back(product_of(call, s, Part::kInput, rows[i], true));
     all.push_back(product_of(call, s, Part::kState, {}, true));
     return all;
@@ -316,7 +318,7 @@ std::vector<Product> products_of(const OpCall& call) {
   return all;
 }
 
-bool has_algorithms(const OpCall& call) {
+bool has_algorithms(const graph::OpCall& call) {
   Matmul& matmul = *context_of(call).matmul;
   for (const Product& product : products_of(call)) {
     if (matmul.supports(product)) continue;
@@ -330,20 +332,20 @@ bool has_algorithms(const OpCall& call) {
   return true;
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kRecurrent,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kRecurrent,
      .name = "cublaslt",
      .run = run_forward<multiply>,
      .supports = supports_library,
      .available = has_algorithms},
-    {.kind = OpKind::kRecurrent, .name = "plain", .run = run_forward<multiply_plainly>},
-    {.kind = OpKind::kRecurrentBackward,
+    {.kind = graph::OpKind::kRecurrent, .name = "plain", .run = run_forward<multiply_plainly>},
+    {.kind = graph::OpKind::kRecurrentBackward,
      .name = "cublaslt",
      .run = run_backward<multiply>,
      .workspace_bytes = recurrent_backward_workspace,
      .supports = supports_library,
      .available = has_algorithms},
-    {OpKind::kRecurrentBackward,
+    {graph::OpKind::kRecurrentBackward,
      "plain",
      run_backward<multiply_plainly>,
      recurrent_backward_workspace},
@@ -351,6 +353,6 @@ constexpr Implementation kRows[] = {
 
 }  // namespace
 
-constinit const Implementations kCudaRecurrent = kRows;
+constinit const exec::Implementations kCudaRecurrent = kRows;
 
 }  // namespace lockstep::cuda

@@ -22,7 +22,7 @@ __device__ __forceinline__ float at_or_zero(const T* from, int64_t i) {
 // Initialises v, before the products, with the biases or zeros. Elements of (D, T N, S H).
 template <typename T>
 struct FillBiases {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden, rows, columns;  // rows: G H; columns: S H
   int64_t direction_rows;         // T N
   const T* bias;
@@ -38,7 +38,7 @@ struct FillBiases {
       }
       const T* const of_w = bias + direction * 2 * rows;
       const int64_t slot = column / hidden;
-      if (cell != Cell::kGru || slot < 2)
+      if (cell != graph::Cell::kGru || slot < 2)
         gates[i] = to_float(of_w[column]) + to_float(of_w[rows + column]);
       else
         gates[i] = to_float(slot == 2 ? of_w[rows + column] : of_w[column - hidden]);
@@ -48,7 +48,7 @@ struct FillBiases {
 
 template <typename T>
 struct Step {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden, columns;
   const T *h_before, *c_before;  // (N, H), or null for zeros
   float* gates;                  // (N, S H)
@@ -62,7 +62,7 @@ struct Step {
 
   __device__ void one(int64_t i) const {
     float* const v = gates + i / hidden * columns + i % hidden;
-    if (cell == Cell::kLstm) {
+    if (cell == graph::Cell::kLstm) {
       const float in = sigmoid(v[0]), out = sigmoid(v[hidden]), forget = sigmoid(v[2 * hidden]);
       const float g = tanhf(v[3 * hidden]);
       const float c = fmaf(forget, at_or_zero(c_before, i), in * g);
@@ -72,14 +72,14 @@ struct Step {
       v[3 * hidden] = g;
       cells[i] = round_to<T>(c);
       y[i] = round_to<T>(out * tanhf(to_float(cells[i])));
-    } else if (cell == Cell::kGru) {
+    } else if (cell == graph::Cell::kGru) {
       const float z = sigmoid(v[0]), r = sigmoid(v[hidden]);
       const float n = tanhf(fmaf(r, v[2 * hidden], v[3 * hidden]));
       v[0] = z;
       v[hidden] = r;
       v[3 * hidden] = n;
       y[i] = round_to<T>(fmaf(z, at_or_zero(h_before, i) - n, n));
-    } else if (cell == Cell::kTanh) {
+    } else if (cell == graph::Cell::kTanh) {
       y[i] = round_to<T>(tanhf(v[0]));
     } else {
       y[i] = round_to<T>(v[0] < 0 ? 0 : v[0]);
@@ -89,7 +89,7 @@ struct Step {
 
 template <typename T>
 struct StepBackward {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden, columns;
   const T *h_before, *c_before;  // (N, H) or null
   const float* gates;            // (N, S H)
@@ -108,7 +108,7 @@ struct StepBackward {
     const float* const v = gates + at;
     const auto put = [&](int slot, float d) { d_gates[at + slot * hidden] = round_to<T>(d); };
     const float d = d_h[i] + at_or_zero(d_y, i);
-    if (cell == Cell::kLstm) {
+    if (cell == graph::Cell::kLstm) {
       const float in = v[0], out = v[hidden], forget = v[2 * hidden], g = v[3 * hidden];
       const float squashed = tanhf(to_float(cells[i]));
       const float own = d_c[i] + at_or_zero(d_cells, i);
@@ -118,7 +118,7 @@ struct StepBackward {
       put(2, c * at_or_zero(c_before, i) * sigmoid_slope(forget));
       put(3, c * in * tanh_slope(g));
       d_c[i] = c * forget;
-    } else if (cell == Cell::kGru) {
+    } else if (cell == graph::Cell::kGru) {
       const float z = v[0], r = v[hidden], q = v[2 * hidden], n = v[3 * hidden];
       const float d_n = d * (1 - z) * tanh_slope(n);
       put(0, d * (at_or_zero(h_before, i) - n) * sigmoid_slope(z));
@@ -126,7 +126,7 @@ struct StepBackward {
       put(2, d_n * r);
       put(3, d_n);
       d_h[i] = d * z;
-    } else if (cell == Cell::kTanh) {
+    } else if (cell == graph::Cell::kTanh) {
       put(0, d * tanh_slope(to_float(y[i])));
     } else {
       put(0, to_float(y[i]) > 0 ? d : 0);
@@ -136,7 +136,7 @@ struct StepBackward {
 
 // The sums of d_gates' columns (S H) as the gradient of a direction's bias (2 G H).
 struct BiasGradient {
-  Cell cell;
+  graph::Cell cell;
   int64_t hidden, rows;
   bool accumulate;
   const float* sums;
@@ -145,7 +145,7 @@ struct BiasGradient {
   __device__ void operator()(int64_t first, Count) const {
     for (int64_t i = first; i < first + Count::value; ++i) {
       const int64_t row = i % rows;
-      const bool n_of_w = cell == Cell::kGru && i < rows && row >= 2 * hidden;
+      const bool n_of_w = cell == graph::Cell::kGru && i < rows && row >= 2 * hidden;
       const float sum = sums[n_of_w ? row + hidden : row];
       d_bias[i] = accumulate ? d_bias[i] + sum : sum;
     }

@@ -42,7 +42,7 @@ struct MinOf {
 template <typename T, typename Operation>
 struct Source {
   const T* x;
-  ReduceLoops loops;
+  graph::ReduceLoops loops;
   ReduceParts parts;
 
   __device__ __forceinline__ float term(int64_t begin, int64_t r) const {
@@ -134,10 +134,10 @@ void start_parts(const Source<T, Operation>& of, float divisor, Y* to, Stream st
 }
 
 template <typename T, typename Operation, typename Y>
-void reduce(const ReduceForward<T>& op, Stream stream) {
+void reduce(const graph::ReduceForward<T>& op, Stream stream) {
   const Source<T, Operation> of{op.x, op.loops, ReduceParts::of(op.loops)};
   const float divisor =
-      op.kind == ReduceKind::kMean ? static_cast<float>(op.loops.reduced.count) : 1.0f;
+      op.kind == graph::ReduceKind::kMean ? static_cast<float>(op.loops.reduced.count) : 1.0f;
   Y* const y = static_cast<Y*>(op.y);
   const int64_t results = op.loops.kept.count, parts = of.parts.count;
   if (results == 0) return;
@@ -156,19 +156,19 @@ void reduce(const ReduceForward<T>& op, Stream stream) {
 }
 
 template <typename T, typename Y>
-void reduce(const ReduceForward<T>& op, Stream stream) {
+void reduce(const graph::ReduceForward<T>& op, Stream stream) {
   switch (op.kind) {
-    case ReduceKind::kSum:
-    case ReduceKind::kMean: return reduce<T, SumOf, Y>(op, stream);
-    case ReduceKind::kMax: return reduce<T, MaxOf, Y>(op, stream);
-    case ReduceKind::kMin: return reduce<T, MinOf, Y>(op, stream);
-    case ReduceKind::kProduct: return reduce<T, ProductOf, Y>(op, stream);
+    case graph::ReduceKind::kSum:
+    case graph::ReduceKind::kMean: return reduce<T, SumOf, Y>(op, stream);
+    case graph::ReduceKind::kMax: return reduce<T, MaxOf, Y>(op, stream);
+    case graph::ReduceKind::kMin: return reduce<T, MinOf, Y>(op, stream);
+    case graph::ReduceKind::kProduct: return reduce<T, ProductOf, Y>(op, stream);
   }
 }
 
-void run(const OpCall& call) {
-  by_type(call.input_dtype(ReduceIn::kX), [&]<typename T>() {
-    const auto op = ReduceForward<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::ReduceIn::kX), [&]<typename T>() {
+    const auto op = graph::ReduceForward<T>::of(call);
     if (op.wide) {
       reduce<T, float>(op, stream_of(call));
     } else {
@@ -177,10 +177,11 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {{OpKind::kReduce, "native", run, reduce_workspace}};
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kReduce, "native", run, reduce_workspace}};
 
 }  // namespace
 
-constinit const Implementations kCudaReduce = kRows;
+constinit const exec::Implementations kCudaReduce = kRows;
 
 }  // namespace lockstep::cuda

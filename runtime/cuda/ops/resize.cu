@@ -10,13 +10,13 @@ namespace {
 
 template <typename T>
 struct Forward {
-  ResizeCall<T> op;
+  graph::ResizeCall<T> op;
 
   template <typename Count>
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, static_cast<int>(op.out_height), static_cast<int>(op.out_width));
-    const ResizeRead down = op.reads_down[at.row], across = op.reads_across[at.column];
+    const graph::ResizeRead down = op.reads_down[at.row], across = op.reads_across[at.column];
     float sums[N] = {};
     for (int i = 0; i < 2; ++i) {
       const int64_t row = at.image * op.height + (i == 0 ? down.first : down.second);
@@ -37,19 +37,20 @@ struct Forward {
 
 template <typename T>
 struct Backward {
-  ResizeCall<T> op;
+  graph::ResizeCall<T> op;
 
   template <typename Count>
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, static_cast<int>(op.height), static_cast<int>(op.width));
-    const ResizeReaders rows = op.readers_down[at.row], columns = op.readers_across[at.column];
+    const graph::ResizeReaders rows = op.readers_down[at.row],
+                               columns = op.readers_across[at.column];
     float sums[N] = {};
     for (int i = rows.begin; i < rows.end; ++i) {
-      const float down = resize_weight(op.reads_down[i], at.row);
+      const float down = graph::resize_weight(op.reads_down[i], at.row);
       const int64_t line = (at.image * op.out_height + i) * op.out_width;
       for (int j = columns.begin; j < columns.end; ++j) {
-        const float weight = down * resize_weight(op.reads_across[j], at.column);
+        const float weight = down * graph::resize_weight(op.reads_across[j], at.column);
         if (weight == 0) continue;
         float values[N];
         load(op.from + (line + j) * op.channels + channel, values);
@@ -62,10 +63,10 @@ struct Backward {
 };
 
 template <template <typename> typename Kernel>
-void run(const OpCall& call) {
-  by_type(call.input_dtype(ResizeIn::kX), [&]<typename T>() {
-    const auto op = ResizeCall<T>::of(call);
-    for_each_pixel<kVectorWidth<T>>(call.output_shape(ResizeOut::kY).rows(),
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::ResizeIn::kX), [&]<typename T>() {
+    const auto op = graph::ResizeCall<T>::of(call);
+    for_each_pixel<kVectorWidth<T>>(call.output_shape(graph::ResizeOut::kY).rows(),
                                     op.channels,
                                     is_vectorizable<T>(op.channels, {op.from, op.to}),
                                     Kernel<T>{op},
@@ -73,19 +74,19 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kResize,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kResize,
      .name = "native",
      .run = run<Forward>,
-     .supports = supports_pixels<ResizeIn::kX, ResizeOut::kY>},
-    {.kind = OpKind::kResizeBackward,
+     .supports = supports_pixels<graph::ResizeIn::kX, graph::ResizeOut::kY>},
+    {.kind = graph::OpKind::kResizeBackward,
      .name = "native",
      .run = run<Backward>,
-     .supports = supports_pixels<ResizeIn::kDY, ResizeOut::kDX>},
+     .supports = supports_pixels<graph::ResizeIn::kDY, graph::ResizeOut::kDX>},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaResize = kRows;
+constinit const exec::Implementations kCudaResize = kRows;
 
 }  // namespace lockstep::cuda

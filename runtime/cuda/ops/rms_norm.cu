@@ -13,7 +13,7 @@ namespace {
 // A warp per row, or a block for long rows; the row stays in registers.
 template <typename T, int N, int Held, int RowThreads>
 __global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThreads>)
-    forward_kernel(RmsNormForward<T> op) {
+    forward_kernel(graph::RmsNormForward<T> op) {
   constexpr int kRows = kBlockThreads<RowThreads> / RowThreads;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / RowThreads;
   if (row >= op.rows) return;
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThrea
 // Each block handles `block_rows` rows, and keeps their contribution to d_gamma in registers.
 template <typename T, int N, int Held, int Threads>
 __global__ void __launch_bounds__(Threads)
-    backward_kernel(RmsNormBackward<T> op, int64_t block_rows) {
+    backward_kernel(graph::RmsNormBackward<T> op, int64_t block_rows) {
   const int thread = threadIdx.x;
   const int64_t first = blockIdx.x * block_rows;
   const int64_t last = first + block_rows < op.rows ? first + block_rows : op.rows;
@@ -98,9 +98,9 @@ __global__ void __launch_bounds__(Threads)
   });
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(RmsNormIn::kX), [&]<typename T>() {
-    const auto op = RmsNormForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::RmsNormIn::kX), [&]<typename T>() {
+    const auto op = graph::RmsNormForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
       return forward_kernel<T, N, Held, RowThreads>;
@@ -108,9 +108,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(RmsNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = RmsNormBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::RmsNormBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::RmsNormBackward<T>::of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
     const int64_t blocks =
@@ -121,20 +121,20 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {.kind = OpKind::kRmsNorm,
+constexpr exec::Implementation kRows[] = {
+    {.kind = graph::OpKind::kRmsNorm,
      .name = "native",
      .run = run_forward,
-     .supports = supports_row<RmsNormIn::kX>},
-    {OpKind::kRmsNormBackward,
+     .supports = supports_row<graph::RmsNormIn::kX>},
+    {graph::OpKind::kRmsNormBackward,
      "native",
      run_backward,
      rms_norm_backward_workspace,
-     supports_row<RmsNormBackwardIn::kDY>},
+     supports_row<graph::RmsNormBackwardIn::kDY>},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaRmsNorm = kRows;
+constinit const exec::Implementations kCudaRmsNorm = kRows;
 
 }  // namespace lockstep::cuda

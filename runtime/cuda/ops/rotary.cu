@@ -13,12 +13,12 @@ namespace lockstep::cuda {
 namespace {
 
 struct Frequencies {
-  RotaryAttributes attributes;
+  graph::RotaryAttributes attributes;
   int64_t time;
   double* frequencies;
   template <typename Count>
   __device__ void operator()(int64_t pair, Count) const {
-    frequencies[pair] = rotary_frequency(attributes, time, pair);
+    frequencies[pair] = graph::rotary_frequency(attributes, time, pair);
   }
 };
 
@@ -128,11 +128,11 @@ struct Rotate {
   }
 };
 
-void run(const OpCall& call) {
+void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(RotaryIn::kX), [&]<typename T>() {
-    const auto op = Rotation<T>::of(call);
-    const RotaryAttributes& attributes = op.attributes;
+  by_type(call.input_dtype(graph::RotaryIn::kX), [&]<typename T>() {
+    const auto op = graph::Rotation<T>::of(call);
+    const graph::RotaryAttributes& attributes = op.attributes;
     const int64_t pairs = op.pairs(), rotated = attributes.rotated_heads * pairs;
     for_each_flat<1>(pairs, false, Frequencies{attributes, op.time, op.frequencies}, stream);
     const Tables tables{op.positions, op.frequencies, op.cosines, op.sines, pairs, op.back};
@@ -155,13 +155,13 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kRotary, "native", run, rotary_workspace, rotary_supports},
-    {OpKind::kRotaryBackward, "native", run, rotary_workspace, rotary_supports},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kRotary, "native", run, rotary_workspace, rotary_supports},
+    {graph::OpKind::kRotaryBackward, "native", run, rotary_workspace, rotary_supports},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaRotary = kRows;
+constinit const exec::Implementations kCudaRotary = kRows;
 
 }  // namespace lockstep::cuda

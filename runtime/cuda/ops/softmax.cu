@@ -34,7 +34,7 @@ __device__ __forceinline__ int64_t row_of_thread() {
 }
 
 template <typename T, int N, int RowThreads>
-__global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op) {
+__global__ void __launch_bounds__(kThreads) forward_kernel(graph::SoftmaxForward<T> op) {
   const int64_t row = row_of_thread<RowThreads>();
   if (row >= op.rows) return;
   const T* x = op.x + row * op.columns;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(SoftmaxForward<T> op)
 }
 
 template <typename T, int N, int RowThreads>
-__global__ void __launch_bounds__(kThreads) backward_kernel(SoftmaxBackward<T> op) {
+__global__ void __launch_bounds__(kThreads) backward_kernel(graph::SoftmaxBackward<T> op) {
   const int64_t row = row_of_thread<RowThreads>();
   if (row >= op.rows) return;
   const T *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
@@ -112,9 +112,9 @@ void start(const Op& op, bool vectors, Stream stream, F kernel) {
   });
 }
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(SoftmaxIn::kX), [&]<typename T>() {
-    const auto op = SoftmaxForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::SoftmaxIn::kX), [&]<typename T>() {
+    const auto op = graph::SoftmaxForward<T>::of(call);
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.x, op.y}),
              stream_of(call),
@@ -122,9 +122,9 @@ void run_forward(const OpCall& call) {
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(SoftmaxBackwardIn::kDY), [&]<typename T>() {
-    const auto op = SoftmaxBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::SoftmaxBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::SoftmaxBackward<T>::of(call);
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.d_y, op.y, op.d_x}),
              stream_of(call),
@@ -132,13 +132,13 @@ void run_backward(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kSoftmax, "native", run_forward},
-    {OpKind::kSoftmaxBackward, "native", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kSoftmax, "native", run_forward},
+    {graph::OpKind::kSoftmaxBackward, "native", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaSoftmax = kRows;
+constinit const exec::Implementations kCudaSoftmax = kRows;
 
 }  // namespace lockstep::cuda

@@ -77,8 +77,8 @@ struct Min {
 // The second target of a counted row, with which mixup mixes its own; its own target if it has no
 // other.
 template <typename T>
-__device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op,
-                                                const LaneContext& lane,
+__device__ __forceinline__ int32_t other_target(const graph::SoftmaxCrossEntropy<T>& op,
+                                                const graph::LaneContext& lane,
                                                 int64_t row) {
   if (lane.mix == 1) return op.targets[row];
   const int64_t counted = lane.valid_rows < op.rows ? lane.valid_rows : op.rows;
@@ -89,9 +89,10 @@ __device__ __forceinline__ int32_t other_target(const SoftmaxCrossEntropy<T>& op
 // A block handles a row. Backward: the logits may be overwritten by their gradient. Weighted:
 // classes have weights, and there is one target.
 template <typename T, int Threads, bool Backward, bool Weighted>
-__global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxCrossEntropy<T> op,
-                                                                        const LaneContext* lane,
-                                                                        RowLoss* results) {
+__global__ void __launch_bounds__(Threads)
+    softmax_cross_entropy_kernel(graph::SoftmaxCrossEntropy<T> op,
+                                 const graph::LaneContext* lane,
+                                 RowLoss* results) {
   const int64_t row = blockIdx.x;
   const T* const x = op.logits + row * op.stride;
   T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // may be x
@@ -186,7 +187,7 @@ __global__ void __launch_bounds__(Threads) softmax_cross_entropy_kernel(SoftmaxC
 }
 
 template <typename T, bool Backward, bool Weighted>
-void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* results) {
+void start(const graph::SoftmaxCrossEntropy<T>& op, const graph::OpCall& call, RowLoss* results) {
   LOCKSTEP_REQUIRE(op.classes <= kMaxClasses);
   const bool is_short = op.classes <= kShortRow;
   launch({{blocks_for(op.rows, 1), 1, 1},
@@ -202,8 +203,8 @@ void start(const SoftmaxCrossEntropy<T>& op, const OpCall& call, RowLoss* result
 }  // namespace
 
 template <typename T>
-void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
-                                const OpCall& call,
+void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<T>& op,
+                                const graph::OpCall& call,
                                 RowLoss* results) {
   const bool weighted = op.weights != nullptr;
   if (op.gradient == nullptr)
@@ -212,14 +213,14 @@ void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
   LOCKSTEP_REQUIRE(op.gradient == op.logits || op.stride == op.classes);
   weighted ? start<T, true, true>(op, call, results) : start<T, true, false>(op, call, results);
 }
-template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<float>&,
-                                         const OpCall&,
+template void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>&,
+                                         const graph::OpCall&,
                                          RowLoss*);
-template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<BFloat16>&,
-                                         const OpCall&,
+template void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<BFloat16>&,
+                                         const graph::OpCall&,
                                          RowLoss*);
-template void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<Float16>&,
-                                         const OpCall&,
+template void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<Float16>&,
+                                         const graph::OpCall&,
                                          RowLoss*);
 
 namespace {
@@ -250,9 +251,9 @@ void copy_weights(const float* weights, int64_t classes, float* to, Stream strea
   }
 }
 
-void run(const OpCall& call) {
-  by_type(call.input_dtype(LossIn::kPrediction), [&]<typename T>() {
-    auto op = SoftmaxCrossEntropy<T>::of(call);
+void run(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
+    auto op = graph::SoftmaxCrossEntropy<T>::of(call);
     if (op.weights != nullptr) {
       auto* const weights = reinterpret_cast<float*>(call.workspace<RowLoss>() + op.rows);
       copy_weights(op.weights, op.classes, weights, stream_of(call));
@@ -263,12 +264,12 @@ void run(const OpCall& call) {
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kSoftmaxCrossEntropy, "native", run, softmax_cross_entropy_workspace},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kSoftmaxCrossEntropy, "native", run, softmax_cross_entropy_workspace},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaSoftmaxCrossEntropy = kRows;
+constinit const exec::Implementations kCudaSoftmaxCrossEntropy = kRows;
 
 }  // namespace lockstep::cuda

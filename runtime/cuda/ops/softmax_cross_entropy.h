@@ -10,8 +10,8 @@ namespace lockstep::cuda {
 // Queues on the call's stream: the losses of all rows, written to `results` (rows), and, if
 // op.gradient is set, their gradient; not the statistics.
 template <typename T>
-void softmax_cross_entropy_rows(const SoftmaxCrossEntropy<T>& op,
-                                const OpCall& call,
+void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<T>& op,
+                                const graph::OpCall& call,
                                 RowLoss* results);
 
 }  // namespace lockstep::cuda

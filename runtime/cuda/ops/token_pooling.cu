@@ -10,7 +10,7 @@ namespace {
 
 template <typename T>
 struct Forward {
-  TokenPoolingForward<T> op;
+  graph::TokenPoolingForward<T> op;
   template <typename Count>
   __device__ void operator()(int64_t sample, int64_t column, Count) const {
     float sum[Count::value] = {};
@@ -30,7 +30,7 @@ struct Forward {
 
 template <typename T>
 struct Backward {
-  TokenPoolingBackward<T> op;
+  graph::TokenPoolingBackward<T> op;
   template <typename Count>
   __device__ void operator()(int64_t sample, int64_t column, Count) const {
     float d_y[Count::value];
@@ -46,29 +46,29 @@ struct Backward {
   }
 };
 
-void run_forward(const OpCall& call) {
-  by_type(call.input_dtype(TokenPoolingIn::kX), [&]<typename T>() {
-    const auto op = TokenPoolingForward<T>::of(call);
+void run_forward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::TokenPoolingIn::kX), [&]<typename T>() {
+    const auto op = graph::TokenPoolingForward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.width, {op.x, op.y});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Forward<T>{op}, stream_of(call));
   });
 }
 
-void run_backward(const OpCall& call) {
-  by_type(call.input_dtype(TokenPoolingBackwardIn::kDY), [&]<typename T>() {
-    const auto op = TokenPoolingBackward<T>::of(call);
+void run_backward(const graph::OpCall& call) {
+  by_type(call.input_dtype(graph::TokenPoolingBackwardIn::kDY), [&]<typename T>() {
+    const auto op = graph::TokenPoolingBackward<T>::of(call);
     const bool vectors = is_vectorizable<T>(op.width, {op.d_y, op.d_x});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Backward<T>{op}, stream_of(call));
   });
 }
 
-constexpr Implementation kRows[] = {
-    {OpKind::kTokenPooling, "native", run_forward},
-    {OpKind::kTokenPoolingBackward, "native", run_backward},
+constexpr exec::Implementation kRows[] = {
+    {graph::OpKind::kTokenPooling, "native", run_forward},
+    {graph::OpKind::kTokenPoolingBackward, "native", run_backward},
 };
 
 }  // namespace
 
-constinit const Implementations kCudaTokenPooling = kRows;
+constinit const exec::Implementations kCudaTokenPooling = kRows;
 
 }  // namespace lockstep::cuda

@@ -8,21 +8,21 @@ namespace lockstep::cuda {
 namespace {
 
 struct AddTerms {
-  TotalLoss op;
+  graph::TotalLoss op;
   template <typename Count>
   __device__ void operator()(int64_t /*i*/, Count) const {
     op.add();
   }
 };
 
-void run(const OpCall& call) {
-  for_each_flat<1>(1, false, AddTerms{TotalLoss::of(call)}, stream_of(call));
+void run(const graph::OpCall& call) {
+  for_each_flat<1>(1, false, AddTerms{graph::TotalLoss::of(call)}, stream_of(call));
 }
 
-constexpr Implementation kRows[] = {{OpKind::kTotalLoss, "native", run}};
+constexpr exec::Implementation kRows[] = {{graph::OpKind::kTotalLoss, "native", run}};
 
 }  // namespace
 
-constinit const Implementations kCudaTotalLoss = kRows;
+constinit const exec::Implementations kCudaTotalLoss = kRows;
 
 }  // namespace lockstep::cuda

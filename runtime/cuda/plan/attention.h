@@ -11,29 +11,30 @@
 
 namespace lockstep::cuda {
 
-inline AttentionShape attention_shape(const OpCall& op) {
-  return op.kind() == OpKind::kAttention ? AttentionForward<std::byte>::of(op).shape
-                                         : AttentionBackward<std::byte>::of(op).shape;
+inline graph::AttentionShape attention_shape(const graph::OpCall& op) {
+  return op.kind() == graph::OpKind::kAttention ? graph::AttentionForward<std::byte>::of(op).shape
+                                                : graph::AttentionBackward<std::byte>::of(op).shape;
 }
 
 inline constexpr int64_t kMaxHeadSize = 256;
 
-inline bool native_attention_supports(const OpCall& op) {
+inline bool native_attention_supports(const graph::OpCall& op) {
   constexpr int64_t kMaxHeads = int64_t{1} << 30;  // over all samples, in 32 bits
   constexpr int64_t kMaxTime = int64_t{1} << 30;
-  const AttentionShape shape = attention_shape(op);
+  const graph::AttentionShape shape = attention_shape(op);
   return shape.head_size <= kMaxHeadSize && shape.batch * shape.heads <= kMaxHeads &&
          shape.time <= kMaxTime;
 }
 
 // Why a 16-bit op needs the native kernels; empty if cuDNN may be tried. Dropout needs them,
 // because its mask must be the same everywhere.
-inline std::string cudnn_attention_limit(const OpCall& op) {
-  const AttentionShape shape = attention_shape(op);
-  const bool has_documents = op.kind() == OpKind::kAttention
-                                 ? op.has_input(AttentionIn::kDocuments)
-                                 : op.has_input(AttentionBackwardIn::kDocuments);
-  if (shape.window != 0 || has_documents || op.attributes<AttentionAttributes>().dropout != 0)
+inline std::string cudnn_attention_limit(const graph::OpCall& op) {
+  const graph::AttentionShape shape = attention_shape(op);
+  const bool has_documents = op.kind() == graph::OpKind::kAttention
+                                 ? op.has_input(graph::AttentionIn::kDocuments)
+                                 : op.has_input(graph::AttentionBackwardIn::kDocuments);
+  if (shape.window != 0 || has_documents ||
+      op.attributes<graph::AttentionAttributes>().dropout != 0)
     return "a window, documents or dropout";
   if (shape.batch * shape.heads > kMaxBlocksDown)
     return "batch size times heads exceeds a grid's second dimension";
@@ -41,49 +42,49 @@ inline std::string cudnn_attention_limit(const OpCall& op) {
 }
 
 // Of qkv and everything else except the statistics.
-inline DType attention_dtype(const OpCall& op) {
-  return op.kind() == OpKind::kAttention ? op.input_dtype(AttentionIn::kQkv)
-                                         : op.input_dtype(AttentionBackwardIn::kQkv);
+inline DType attention_dtype(const graph::OpCall& op) {
+  return op.kind() == graph::OpKind::kAttention ? op.input_dtype(graph::AttentionIn::kQkv)
+                                                : op.input_dtype(graph::AttentionBackwardIn::kQkv);
 }
 
-inline bool cudnn_attention_supports(const OpCall& op) {
+inline bool cudnn_attention_supports(const graph::OpCall& op) {
   return attention_dtype(op) != DType::kF32 && cudnn_attention_limit(op).empty() &&
          native_attention_supports(op);
 }
 
 // The samples that one call of cuDNN's backward pass processes.
-inline AttentionShape cudnn_attention_part(AttentionShape shape) {
+inline graph::AttentionShape cudnn_attention_part(graph::AttentionShape shape) {
   shape.batch = cudnn_backward_batch(shape);
   return shape;
 }
 
-inline size_t cudnn_attention_workspace(const OpCall& op) {
+inline size_t cudnn_attention_workspace(const graph::OpCall& op) {
   return cudnn_attention_workspace_bytes(
       {attention_shape(op), attention_dtype(op), /*backward=*/false});
 }
 
-inline size_t cudnn_attention_backward_workspace(const OpCall& op) {
+inline size_t cudnn_attention_backward_workspace(const graph::OpCall& op) {
   return cudnn_attention_workspace_bytes(
       {cudnn_attention_part(attention_shape(op)), attention_dtype(op), /*backward=*/true});
 }
 
-inline size_t native_attention_backward_workspace(const OpCall& op) {
-  const AttentionShape shape = attention_shape(op);
+inline size_t native_attention_backward_workspace(const graph::OpCall& op) {
+  const graph::AttentionShape shape = attention_shape(op);
   return static_cast<size_t>(shape.batch * shape.heads * shape.time) * sizeof(float);
 }
 
 // Enough for any implementation that may be chosen.
-inline size_t attention_workspace(const OpCall& op) {
+inline size_t attention_workspace(const graph::OpCall& op) {
   return cudnn_attention_supports(op) ? cudnn_attention_workspace(op) : 0;
 }
-inline size_t attention_backward_workspace(const OpCall& op) {
+inline size_t attention_backward_workspace(const graph::OpCall& op) {
   const size_t native = native_attention_backward_workspace(op);
   return cudnn_attention_supports(op) ? std::max(native, cudnn_attention_backward_workspace(op))
                                       : native;
 }
 
-inline bool cached_attention_supports(const OpCall& call) {
-  const auto op = CachedAttention<float>::of(call);
+inline bool cached_attention_supports(const graph::OpCall& call) {
+  const auto op = graph::CachedAttention<float>::of(call);
   return op.head_size <= kMaxHeadSize && op.batch * op.tokens <= kMaxBlocksAcross;
 }
 

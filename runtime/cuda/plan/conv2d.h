@@ -26,7 +26,7 @@ inline Conv2dExtents unsliced(int64_t rows, int64_t columns, int64_t products, i
 }
 
 // The slices of the gradient of w.
-inline Conv2dExtents weight_extents(const Conv2dShape& s) {
+inline Conv2dExtents weight_extents(const graph::Conv2dShape& s) {
   constexpr int64_t kMaxSlices = 64;
   constexpr int64_t kSliceBlocks = 512;  // tiles times slices that are enough to fill a GPU
   constexpr int64_t kMinProducts = 256;
@@ -41,7 +41,7 @@ inline Conv2dExtents weight_extents(const Conv2dShape& s) {
 }
 
 // Whether the numbers of pixels, products and blocks fit into 31 bits.
-inline bool conv2d_supports(const Conv2dShape& s) {
+inline bool conv2d_supports(const graph::Conv2dShape& s) {
   constexpr int64_t kMax = (int64_t{1} << 31) - kConv2dTile;
   const auto fits = [](int64_t rows, int64_t matrices) {
     return (rows + kConv2dTile - 1) / kConv2dTile * matrices <= kMaxBlocksAcross;
@@ -53,44 +53,49 @@ inline bool conv2d_supports(const Conv2dShape& s) {
 }
 
 // The workspace of conv2d_backward_weight().
-inline size_t conv2d_workspace_bytes(const Conv2dShape& shape) {
+inline size_t conv2d_workspace_bytes(const graph::Conv2dShape& shape) {
   const auto elements = static_cast<size_t>(shape.outputs * shape.patch());
   return static_cast<size_t>(weight_extents(shape).slices) * elements * sizeof(float);
 }
 
 // ---- Both passes of both ops ----
 
-inline Conv2dShape conv2d_shape(const OpCall& op) {
+inline graph::Conv2dShape conv2d_shape(const graph::OpCall& op) {
   switch (op.kind()) {
-    case OpKind::kConv2d: return Conv2dForward<std::byte>::of(op).shape;
-    case OpKind::kConv2dBackward: return Conv2dBackward<std::byte>::of(op).shape;
-    case OpKind::kConvTranspose2d: return ConvTranspose2dForward<std::byte>::of(op).shape;
-    default: return ConvTranspose2dBackward<std::byte>::of(op).shape;
+    case graph::OpKind::kConv2d: return graph::Conv2dForward<std::byte>::of(op).shape;
+    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<std::byte>::of(op).shape;
+    case graph::OpKind::kConvTranspose2d:
+      return graph::ConvTranspose2dForward<std::byte>::of(op).shape;
+    default: return graph::ConvTranspose2dBackward<std::byte>::of(op).shape;
   }
 }
 
 // Of everything except gradients of parameters.
-inline DType conv2d_dtype(const OpCall& op) {
-  const bool forward = op.kind() == OpKind::kConv2d || op.kind() == OpKind::kConvTranspose2d;
-  return forward ? op.input_dtype(Conv2dIn::kX) : op.input_dtype(Conv2dBackwardIn::kDY);
+inline DType conv2d_dtype(const graph::OpCall& op) {
+  const bool forward =
+      op.kind() == graph::OpKind::kConv2d || op.kind() == graph::OpKind::kConvTranspose2d;
+  return forward ? op.input_dtype(graph::Conv2dIn::kX)
+                 : op.input_dtype(graph::Conv2dBackwardIn::kDY);
 }
 
-inline bool conv2d_supports_op(const OpCall& op) { return conv2d_supports(conv2d_shape(op)); }
+inline bool conv2d_supports_op(const graph::OpCall& op) {
+  return conv2d_supports(conv2d_shape(op));
+}
 
 // ---- What cuDNN is asked ----
 
-inline CudnnConv2dKey cudnn_conv2d_key(const OpCall& op, Conv2dPass pass, bool tf32) {
+inline CudnnConv2dKey cudnn_conv2d_key(const graph::OpCall& op, Conv2dPass pass, bool tf32) {
   return {conv2d_shape(op), conv2d_dtype(op), tf32, pass};
 }
 // The forward pass with the bias and ReLU, if any, fused.
-inline CudnnConv2dKey cudnn_conv2d_epilogue_key(const OpCall& op, bool tf32) {
+inline CudnnConv2dKey cudnn_conv2d_epilogue_key(const graph::OpCall& op, bool tf32) {
   CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kForward, tf32);
-  key.bias = op.has_input(Conv2dIn::kBias);
-  key.relu = Conv2dForward<std::byte>::of(op).activation == Activation::kRelu;
+  key.bias = op.has_input(graph::Conv2dIn::kBias);
+  key.relu = graph::Conv2dForward<std::byte>::of(op).activation == Activation::kRelu;
   return key;
 }
 // Stores the gradient of w directly as floats; for float images, it is float anyway.
-inline CudnnConv2dKey cudnn_conv2d_wide_key(const OpCall& op, bool tf32) {
+inline CudnnConv2dKey cudnn_conv2d_wide_key(const graph::OpCall& op, bool tf32) {
   CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kBackwardWeight, tf32);
   key.wide = key.dtype != DType::kF32;
   return key;
@@ -98,33 +103,33 @@ inline CudnnConv2dKey cudnn_conv2d_wide_key(const OpCall& op, bool tf32) {
 
 // The planned workspace of cuDNN does not depend on TF32.
 template <Conv2dPass kPass>
-size_t cudnn_conv2d_workspace(const OpCall& op) {
+size_t cudnn_conv2d_workspace(const graph::OpCall& op) {
   return cudnn_conv2d_workspace_bytes({conv2d_shape(op), conv2d_dtype(op), false, kPass});
 }
 
 // ---- The gradient of the weights of conv2d, then that of the bias ----
 
 // Offset of the gradient of w in the images' type, as cuDNN stores it.
-inline size_t narrow_gradient_offset(const OpCall& op) {
+inline size_t narrow_gradient_offset(const graph::OpCall& op) {
   return aligned_bytes(cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op));
 }
-inline size_t conv2d_widened_workspace(const OpCall& op) {
-  const Conv2dShape shape = conv2d_shape(op);
+inline size_t conv2d_widened_workspace(const graph::OpCall& op) {
+  const graph::Conv2dShape shape = conv2d_shape(op);
   return narrow_gradient_offset(op) +
          static_cast<size_t>(shape.outputs * shape.patch()) * size_of(conv2d_dtype(op));
 }
-inline size_t native_conv2d_weight_workspace(const OpCall& op) {
+inline size_t native_conv2d_weight_workspace(const graph::OpCall& op) {
   return conv2d_workspace_bytes(conv2d_shape(op));
 }
-inline size_t conv2d_bias_workspace(const OpCall& op) {
-  const Conv2dShape shape = conv2d_shape(op);
-  return op.has_output(Conv2dBackwardOut::kDBias)
+inline size_t conv2d_bias_workspace(const graph::OpCall& op) {
+  const graph::Conv2dShape shape = conv2d_shape(op);
+  return op.has_output(graph::Conv2dBackwardOut::kDBias)
              ? column_sum_workspace_bytes(shape.out_pixels(), shape.outputs)
              : 0;
 }
 
 // Enough for any halves that may be chosen.
-inline size_t conv2d_backward_workspace(const OpCall& op) {
+inline size_t conv2d_backward_workspace(const graph::OpCall& op) {
   const size_t widened = conv2d_shape(op).is_linear() ? 0 : conv2d_widened_workspace(op);
   return std::max({cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>(op),
                    widened,
@@ -134,13 +139,13 @@ inline size_t conv2d_backward_workspace(const OpCall& op) {
 
 // ---- The gradient of the weights of conv_transpose2d, then that of the bias ----
 
-inline size_t conv_transpose2d_bias_workspace(const OpCall& op) {
-  const Conv2dShape shape = conv2d_shape(op);
-  return op.has_output(Conv2dBackwardOut::kDBias)
+inline size_t conv_transpose2d_bias_workspace(const graph::OpCall& op) {
+  const graph::Conv2dShape shape = conv2d_shape(op);
+  return op.has_output(graph::Conv2dBackwardOut::kDBias)
              ? column_sum_workspace_bytes(shape.pixels(), shape.channels)
              : 0;
 }
-inline size_t conv_transpose2d_backward_workspace(const OpCall& op) {
+inline size_t conv_transpose2d_backward_workspace(const graph::OpCall& op) {
   return std::max({cudnn_conv2d_workspace<Conv2dPass::kForward>(op),
                    cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>(op),
                    native_conv2d_weight_workspace(op),

@@ -22,7 +22,7 @@ inline constexpr int64_t kTokenTile = 32;
 // The parts of the workspace of the backward pass: sorted ids, their positions, and the temporary
 // storage of the sort, which the partial sums reuse when it is done.
 struct EmbeddingWorkspace {
-  explicit EmbeddingWorkspace(const EmbeddingSizes& sizes)
+  explicit EmbeddingWorkspace(const graph::EmbeddingSizes& sizes)
       : count(sizes.batch * sizes.time),
         positions(aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t))),
         rest(2 * positions) {}
@@ -30,8 +30,8 @@ struct EmbeddingWorkspace {
   size_t positions, rest;  // offsets in bytes
 };
 
-inline size_t embedding_backward_workspace(const OpCall& call) {
-  const EmbeddingSizes sizes = EmbeddingBackward<float>::of(call).sizes;
+inline size_t embedding_backward_workspace(const graph::OpCall& call) {
+  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<float>::of(call).sizes;
   const EmbeddingWorkspace parts(sizes);
   const size_t sums =
       blocks_for(parts.count, kTokenTile) * 2 * static_cast<size_t>(sizes.channels) * sizeof(float);
@@ -45,15 +45,15 @@ inline size_t embedding_backward_workspace(const OpCall& call) {
 inline size_t gather_array_bytes(int64_t count) {
   return aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t));
 }
-inline size_t gather_backward_workspace(const OpCall& call) {
-  const int64_t count = GatherBackward<float>::of(call).sizes.count;
+inline size_t gather_backward_workspace(const graph::OpCall& call) {
+  const int64_t count = graph::GatherBackward<float>::of(call).sizes.count;
   return count == 0 ? 0 : 3 * gather_array_bytes(count) + sort_tokens_workspace_bytes(count);
 }
 
-inline size_t gather_elements_backward_workspace(const OpCall& call) {
-  return call.output_dtype(GatherBackwardOut::kDX) == DType::kF32
+inline size_t gather_elements_backward_workspace(const graph::OpCall& call) {
+  return call.output_dtype(graph::GatherBackwardOut::kDX) == DType::kF32
              ? 0
-             : static_cast<size_t>(call.output_shape(GatherBackwardOut::kDX).elements()) *
+             : static_cast<size_t>(call.output_shape(graph::GatherBackwardOut::kDX).elements()) *
                    sizeof(float);
 }
 
@@ -77,8 +77,8 @@ struct SumParts {
     return {(terms + length - 1) / length, length};
   }
 };
-inline size_t rearrange_backward_workspace(const OpCall& call) {
-  const auto op = RearrangeBackward<std::byte, std::byte>::of(call);
+inline size_t rearrange_backward_workspace(const graph::OpCall& call) {
+  const auto op = graph::RearrangeBackward<std::byte, std::byte>::of(call);
   const int64_t outputs = op.view.elements();
   const SumParts parts = SumParts::of(op.terms.count(), outputs);
   return parts.count <= 1 ? 0 : static_cast<size_t>(parts.count * outputs) * sizeof(float);
@@ -89,7 +89,7 @@ struct ReduceParts {
   int64_t each;  // elements per part
   int64_t count;
 
-  static ReduceParts of(const ReduceLoops& loops) {
+  static ReduceParts of(const graph::ReduceLoops& loops) {
     // Enough threads or blocks to fill a GPU even if there are few results.
     const int64_t min_each = loops.by_rows() ? 4096 : 32;
     const int64_t target_parts = loops.by_rows() ? 2048 : 262144;
@@ -99,29 +99,29 @@ struct ReduceParts {
     return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
   }
 };
-inline size_t reduce_workspace(const OpCall& call) {
-  const auto op = ReduceForward<float>::of(call);
+inline size_t reduce_workspace(const graph::OpCall& call) {
+  const auto op = graph::ReduceForward<float>::of(call);
   const int64_t parts = ReduceParts::of(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
 
 // ---- Rotations ----
 
-inline size_t rotary_workspace(const OpCall& call) {
-  return Rotation<float>::of(call).workspace_bytes();
+inline size_t rotary_workspace(const graph::OpCall& call) {
+  return graph::Rotation<float>::of(call).workspace_bytes();
 }
 // Columns are numbered in 32 bits.
-inline bool rotary_supports(const OpCall& call) {
-  return call.input_shape(RotaryIn::kX).columns() < int64_t{1} << 31;
+inline bool rotary_supports(const graph::OpCall& call) {
+  return call.input_shape(graph::RotaryIn::kX).columns() < int64_t{1} << 31;
 }
 
 // ---- Images ----
 
 inline constexpr int64_t kMaxImageChannels = 64;
 
-inline bool image_normalize_supports(const OpCall& call) {
+inline bool image_normalize_supports(const graph::OpCall& call) {
   constexpr int64_t kMaxNumbered = (int64_t{1} << 31) - 1;  // elements, in 32 bits
-  const auto op = ImageNormalize<float>::of(call);
+  const auto op = graph::ImageNormalize<float>::of(call);
   return op.channels <= kMaxImageChannels && op.images * op.pixels * op.channels <= kMaxNumbered;
 }
 

@@ -24,12 +24,12 @@ inline size_t loss_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * sizeof(RowLoss);
 }
 
-inline size_t pointwise_loss_workspace(const OpCall& call) {
-  return loss_workspace_bytes(PointwiseLoss<float>::of(call).rows);
+inline size_t pointwise_loss_workspace(const graph::OpCall& call) {
+  return loss_workspace_bytes(graph::PointwiseLoss<float>::of(call).rows);
 }
 
-inline size_t softmax_cross_entropy_workspace(const OpCall& call) {
-  const auto op = SoftmaxCrossEntropy<float>::of(call);
+inline size_t softmax_cross_entropy_workspace(const graph::OpCall& call) {
+  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
   const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
   return loss_workspace_bytes(op.rows) + classes * sizeof(float);
 }
@@ -39,19 +39,19 @@ inline size_t softmax_cross_entropy_workspace(const OpCall& call) {
 struct LinearCrossEntropyWorkspace {
   size_t logits, losses, sums;  // bytes
 
-  static LinearCrossEntropyWorkspace of(const OpCall& call) {
-    const auto op = LinearCrossEntropy<std::byte>::of(call);
+  static LinearCrossEntropyWorkspace of(const graph::OpCall& call) {
+    const auto op = graph::LinearCrossEntropy<std::byte>::of(call);
     const auto elements = static_cast<size_t>(op.chunk_rows() * op.attributes.stride);
     const int64_t classes = op.shape.outputs;
     const size_t sums = std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),
                                  column_sum_workspace_bytes(op.rows_of(op.chunks() - 1), classes));
-    return {aligned_bytes(elements * size_of(call.input_dtype(LinearCrossEntropyIn::kX))),
+    return {aligned_bytes(elements * size_of(call.input_dtype(graph::LinearCrossEntropyIn::kX))),
             aligned_bytes(loss_workspace_bytes(op.shape.rows)),
-            call.has_output(LinearCrossEntropyOut::kDBias) ? sums : 0};
+            call.has_output(graph::LinearCrossEntropyOut::kDBias) ? sums : 0};
   }
 };
 
-inline size_t linear_cross_entropy_workspace(const OpCall& call) {
+inline size_t linear_cross_entropy_workspace(const graph::OpCall& call) {
   const auto parts = LinearCrossEntropyWorkspace::of(call);
   return parts.logits + parts.losses + parts.sums;
 }

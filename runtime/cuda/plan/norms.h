@@ -14,13 +14,13 @@ namespace lockstep::cuda {
 
 // ---- Rows ----
 
-inline size_t layer_norm_backward_workspace(const OpCall& call) {
-  const auto op = LayerNormBackward<float>::of(call);
+inline size_t layer_norm_backward_workspace(const graph::OpCall& call) {
+  const auto op = graph::LayerNormBackward<float>::of(call);
   return 2 * row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
-inline size_t rms_norm_backward_workspace(const OpCall& call) {
-  const auto op = RmsNormBackward<float>::of(call);
+inline size_t rms_norm_backward_workspace(const graph::OpCall& call) {
+  const auto op = graph::RmsNormBackward<float>::of(call);
   return row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
@@ -29,14 +29,14 @@ inline size_t rms_norm_backward_workspace(const OpCall& call) {
 // Max elements of a head: a warp keeps it in registers, even if it is read element by element.
 inline constexpr int64_t kMaxNormedHeadSize = 256;
 
-inline bool qk_norm_supports(const OpCall& op) {
+inline bool qk_norm_supports(const graph::OpCall& op) {
   constexpr int64_t kMaxHeads = int64_t{1} << 31;
   const auto fits = [](const auto& norm) {
     const int64_t size = norm.q.columns;
     return size <= kMaxNormedHeadSize && norm.rest.tokens * norm.rest.width / size < kMaxHeads;
   };
-  return op.kind() == OpKind::kQkNorm ? fits(QkNormForward<float>::of(op))
-                                      : fits(QkNormBackward<float>::of(op));
+  return op.kind() == graph::OpKind::kQkNorm ? fits(graph::QkNormForward<float>::of(op))
+                                             : fits(graph::QkNormBackward<float>::of(op));
 }
 
 // Heads per warp in the backward pass.
@@ -46,8 +46,8 @@ inline int64_t heads_per_warp(int64_t heads) {
 }
 inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
 
-inline size_t qk_norm_backward_workspace(const OpCall& call) {
-  const auto op = QkNormBackward<float>::of(call);
+inline size_t qk_norm_backward_workspace(const graph::OpCall& call) {
+  const auto op = graph::QkNormBackward<float>::of(call);
   const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
   return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
 }
@@ -62,44 +62,45 @@ inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
 
 // The workspace for two sums over the rows of x or d_y for each channel.
 template <auto kInput>
-size_t batch_norm_workspace(const OpCall& call) {
+size_t batch_norm_workspace(const graph::OpCall& call) {
   const Shape& x = call.input_shape(kInput);
   const int64_t blocks =
       max_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
   return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
 }
 
-inline size_t batch_norm_input_gradient_workspace(const OpCall& call) {
-  const auto in = BatchNormGradientInputs<float>::of(call);
+inline size_t batch_norm_input_gradient_workspace(const graph::OpCall& call) {
+  const auto in = graph::BatchNormGradientInputs<float>::of(call);
   return 2 * static_cast<size_t>(in.channels) * sizeof(float);
 }
 
 // ---- Groups ----
 
-inline RowTiles group_norm_tiles(const GroupNormShape& s, int n) {
+inline RowTiles group_norm_tiles(const graph::GroupNormShape& s, int n) {
   constexpr int64_t kMaxBlocks = 256;  // per sample, approximately
   return row_tiles(s.pixels, s.channels, n, 4, kMaxBlocks);
 }
 
 // The tiles of all samples are numbered in a grid's first dimension.
-inline bool group_norm_supports(const OpCall& op) {
-  const GroupNormShape s = op.kind() == OpKind::kGroupNorm ? GroupNormForward<float>::of(op).shape
-                                                           : GroupNormBackward<float>::of(op).shape;
+inline bool group_norm_supports(const graph::OpCall& op) {
+  const graph::GroupNormShape s = op.kind() == graph::OpKind::kGroupNorm
+                                      ? graph::GroupNormForward<float>::of(op).shape
+                                      : graph::GroupNormBackward<float>::of(op).shape;
   return s.samples * max_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
          kMaxBlocksAcross;
 }
 
-inline size_t group_norm_tile_sums(const GroupNormShape& s) {
+inline size_t group_norm_tile_sums(const graph::GroupNormShape& s) {
   const int64_t blocks = max_row_blocks([&](int n) { return group_norm_tiles(s, n); });
   return static_cast<size_t>(s.samples * blocks * 2 * s.channels);
 }
 
-inline size_t group_norm_workspace(const OpCall& call) {
-  return group_norm_tile_sums(GroupNormForward<float>::of(call).shape) * sizeof(float);
+inline size_t group_norm_workspace(const graph::OpCall& call) {
+  return group_norm_tile_sums(graph::GroupNormForward<float>::of(call).shape) * sizeof(float);
 }
 
-inline size_t group_norm_backward_workspace(const OpCall& call) {
-  const GroupNormShape s = GroupNormBackward<float>::of(call).shape;
+inline size_t group_norm_backward_workspace(const graph::OpCall& call) {
+  const graph::GroupNormShape s = graph::GroupNormBackward<float>::of(call).shape;
   return (group_norm_tile_sums(s) + static_cast<size_t>(2 * s.samples * (s.channels + s.groups))) *
          sizeof(float);
 }

@@ -10,32 +10,33 @@
 namespace lockstep::cuda {
 
 // The workspace of the gradient of the bias.
-inline size_t linear_backward_workspace(const OpCall& op) {
-  const LinearShape shape = LinearBackward<std::byte>::of(op).shape;
-  return op.has_output(LinearBackwardOut::kDBias)
+inline size_t linear_backward_workspace(const graph::OpCall& op) {
+  const graph::LinearShape shape = graph::LinearBackward<std::byte>::of(op).shape;
+  return op.has_output(graph::LinearBackwardOut::kDBias)
              ? column_sum_workspace_bytes(shape.rows, shape.outputs)
              : 0;
 }
 
-inline LoraSizes lora_sizes(const OpCall& call) {
-  return LoraSizes::of(call.input_shape(LoraAddIn::kY),
-                       call.input_shape(LoraAddIn::kH),
-                       call.input_shape(LoraAddIn::kB));
+inline graph::LoraSizes lora_sizes(const graph::OpCall& call) {
+  return graph::LoraSizes::of(call.input_shape(graph::LoraAddIn::kY),
+                              call.input_shape(graph::LoraAddIn::kH),
+                              call.input_shape(graph::LoraAddIn::kB));
 }
-inline size_t lora_workspace(const OpCall& call) {
-  const LoraSizes sizes = lora_sizes(call);
-  return static_cast<size_t>(sizes.rows * sizes.inner) * size_of(call.input_dtype(LoraAddIn::kY));
+inline size_t lora_workspace(const graph::OpCall& call) {
+  const graph::LoraSizes sizes = lora_sizes(call);
+  return static_cast<size_t>(sizes.rows * sizes.inner) *
+         size_of(call.input_dtype(graph::LoraAddIn::kY));
 }
 
 // Whether several terms are added to 16-bit results. Each addition would round, so they are added
 // in floats first.
-inline bool adds_in_floats(const OpCall& call) {
-  return BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
-         call.output_dtype(BatchedMatmulOut::kY) != DType::kF32;
+inline bool adds_in_floats(const graph::OpCall& call) {
+  return graph::BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
+         call.output_dtype(graph::BatchedMatmulOut::kY) != DType::kF32;
 }
-inline size_t batched_matmul_workspace(const OpCall& call) {
+inline size_t batched_matmul_workspace(const graph::OpCall& call) {
   return adds_in_floats(call)
-             ? static_cast<size_t>(call.output_shape(BatchedMatmulOut::kY).elements()) *
+             ? static_cast<size_t>(call.output_shape(graph::BatchedMatmulOut::kY).elements()) *
                    sizeof(float)
              : 0;
 }
@@ -46,7 +47,7 @@ struct RecurrentWorkspace {
   int64_t states;              // floats of d_h, and of d_c
   size_t gates, floats, sums;  // bytes
 
-  static RecurrentWorkspace of(const RecurrentShape& s, DType dtype) {
+  static RecurrentWorkspace of(const graph::RecurrentShape& s, DType dtype) {
     const int64_t states = (s.states() + 63) / 64 * 64;
     const auto gates = static_cast<size_t>(s.directions * s.times * s.batch * s.slot_columns());
     return {states,
@@ -56,9 +57,9 @@ struct RecurrentWorkspace {
   }
 };
 
-inline size_t recurrent_backward_workspace(const OpCall& call) {
-  const auto parts = RecurrentWorkspace::of(RecurrentBackward<std::byte>::of(call).shape,
-                                            call.input_dtype(RecurrentBackwardIn::kX));
+inline size_t recurrent_backward_workspace(const graph::OpCall& call) {
+  const auto parts = RecurrentWorkspace::of(graph::RecurrentBackward<std::byte>::of(call).shape,
+                                            call.input_dtype(graph::RecurrentBackwardIn::kX));
   return parts.gates + parts.floats + parts.sums;
 }
 

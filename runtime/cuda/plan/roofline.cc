@@ -15,29 +15,29 @@ namespace lockstep::cuda {
 namespace {
 
 // Whether the op's operations run on tensor cores.
-bool multiplies_matrices(OpKind kind) {
+bool multiplies_matrices(graph::OpKind kind) {
   switch (kind) {
-    case OpKind::kLoraAdd:
-    case OpKind::kLoraAddBackward:
-    case OpKind::kAttention:
-    case OpKind::kAttentionBackward:
-    case OpKind::kCachedAttention:
-    case OpKind::kBatchedMatmul:
-    case OpKind::kConvTranspose2d:
-    case OpKind::kConvTranspose2dBackward:
-    case OpKind::kRecurrent:
-    case OpKind::kRecurrentBackward: return true;
+    case graph::OpKind::kLoraAdd:
+    case graph::OpKind::kLoraAddBackward:
+    case graph::OpKind::kAttention:
+    case graph::OpKind::kAttentionBackward:
+    case graph::OpKind::kCachedAttention:
+    case graph::OpKind::kBatchedMatmul:
+    case graph::OpKind::kConvTranspose2d:
+    case graph::OpKind::kConvTranspose2dBackward:
+    case graph::OpKind::kRecurrent:
+    case graph::OpKind::kRecurrentBackward: return true;
     default: return false;
   }
 }
 
 class Prediction {
  public:
-  Prediction(const Graph& graph, const GpuModel& model, bool tf32)
+  Prediction(const graph::Graph& graph, const GpuModel& model, bool tf32)
       : graph_(graph), model_(model), tf32_(tf32) {}
 
   Roofline run() {
-    for (const Op& op : graph_.ops) add(op);
+    for (const graph::Op& op : graph_.ops) add(op);
     Roofline roofline;
     roofline.seconds = seconds_;
     for (auto& [extents, product] : products_) roofline.products.push_back(std::move(product));
@@ -70,29 +70,33 @@ class Prediction {
 
   // A product (m, k) x (k, n) whose inputs have the type of `input`.
   void add_matrices(
-      const Op& op, int64_t m, int64_t n, int64_t k, TensorId input, double output_element) {
+      const graph::Op& op, int64_t m, int64_t n, int64_t k, TensorId input, double output_element) {
     const double inputs = static_cast<double>(m + n) * static_cast<double>(k) * element(input);
     const double output = static_cast<double>(m) * static_cast<double>(n) * output_element;
     add_product({.name = op.name, .m = m, .n = n, .k = k}, input, inputs + output);
   }
 
-  void add_backward(
-      const Op& op, const LinearShape& s, TensorId input, TensorId d_x, TensorId d_weight) {
+  void add_backward(const graph::Op& op,
+                    const graph::LinearShape& s,
+                    TensorId input,
+                    TensorId d_x,
+                    TensorId d_weight) {
     if (d_x != kNoTensor) add_matrices(op, s.rows, s.inputs, s.outputs, input, element(d_x));
     if (d_weight != kNoTensor)
       add_matrices(op, s.outputs, s.inputs, s.rows, input, element(d_weight));
   }
 
-  void add_linear_cross_entropy(const Op& op) {
-    const TensorId x = op.inputs[LinearCrossEntropyIn::kX];
-    const TensorId weight = op.inputs[LinearCrossEntropyIn::kWeight];
-    const TensorId d_x = op.outputs[LinearCrossEntropyOut::kDX];
-    const TensorId d_weight = op.outputs[LinearCrossEntropyOut::kDWeight];
-    const auto shape = LinearShape::of(graph_.shape(x), graph_.shape(weight));
-    const int64_t chunk = std::min(op.as<LinearCrossEntropyAttributes>().rows, shape.rows);
+  void add_linear_cross_entropy(const graph::Op& op) {
+    const TensorId x = op.inputs[graph::LinearCrossEntropyIn::kX];
+    const TensorId weight = op.inputs[graph::LinearCrossEntropyIn::kWeight];
+    const TensorId d_x = op.outputs[graph::LinearCrossEntropyOut::kDX];
+    const TensorId d_weight = op.outputs[graph::LinearCrossEntropyOut::kDWeight];
+    const auto shape = graph::LinearShape::of(graph_.shape(x), graph_.shape(weight));
+    const int64_t chunk = std::min(op.as<graph::LinearCrossEntropyAttributes>().rows, shape.rows);
     const bool trains = op.outputs.size() > 2;
     for (int64_t row = 0; row < shape.rows; row += chunk) {
-      const LinearShape part = {std::min(chunk, shape.rows - row), shape.inputs, shape.outputs};
+      const graph::LinearShape part = {
+          std::min(chunk, shape.rows - row), shape.inputs, shape.outputs};
       add_matrices(op, part.rows, part.outputs, part.inputs, x, element(x));
       if (trains) add_backward(op, part, x, d_x, d_weight);
     }
@@ -102,8 +106,8 @@ class Prediction {
   }
 
   // y (pixels, O) = x W^T, or a gradient with the operands' places changed.
-  void add_conv2d(const Op& op,
-                  const Conv2dShape& s,
+  void add_conv2d(const graph::Op& op,
+                  const graph::Conv2dShape& s,
                   TensorId input,
                   int64_t m,
                   int64_t n,
@@ -121,63 +125,68 @@ class Prediction {
                 moved);
   }
 
-  void add(const Op& op) {
+  void add(const graph::Op& op) {
     switch (op.kind) {
-      case OpKind::kLinear: {
-        const TensorId x = op.inputs[LinearIn::kX], weight = op.inputs[LinearIn::kWeight];
-        const auto s = LinearShape::of(graph_.shape(x), graph_.shape(weight));
-        return add_matrices(op, s.rows, s.outputs, s.inputs, x, element(op.outputs[LinearOut::kY]));
+      case graph::OpKind::kLinear: {
+        const TensorId x = op.inputs[graph::LinearIn::kX],
+                       weight = op.inputs[graph::LinearIn::kWeight];
+        const auto s = graph::LinearShape::of(graph_.shape(x), graph_.shape(weight));
+        return add_matrices(
+            op, s.rows, s.outputs, s.inputs, x, element(op.outputs[graph::LinearOut::kY]));
       }
-      case OpKind::kLinearBackward: {
-        const TensorId d_y = op.inputs[LinearBackwardIn::kDY];
-        const TensorId weight = op.inputs[LinearBackwardIn::kWeight];
-        const auto s = LinearShape::of_result(graph_.shape(d_y), graph_.shape(weight));
+      case graph::OpKind::kLinearBackward: {
+        const TensorId d_y = op.inputs[graph::LinearBackwardIn::kDY];
+        const TensorId weight = op.inputs[graph::LinearBackwardIn::kWeight];
+        const auto s = graph::LinearShape::of_result(graph_.shape(d_y), graph_.shape(weight));
         return add_backward(op,
                             s,
                             d_y,
-                            op.outputs[LinearBackwardOut::kDX],
-                            op.outputs[LinearBackwardOut::kDWeight]);
+                            op.outputs[graph::LinearBackwardOut::kDX],
+                            op.outputs[graph::LinearBackwardOut::kDWeight]);
       }
-      case OpKind::kLinearCrossEntropy: return add_linear_cross_entropy(op);
-      case OpKind::kConv2d: {
-        const TensorId x = op.inputs[Conv2dIn::kX], weight = op.inputs[Conv2dIn::kWeight];
-        const TensorId y = op.outputs[Conv2dOut::kY];
-        const Conv2dShape s =
-            conv2d_shape(graph_.shape(x), graph_.shape(weight), op.as<Conv2dAttributes>());
+      case graph::OpKind::kLinearCrossEntropy: return add_linear_cross_entropy(op);
+      case graph::OpKind::kConv2d: {
+        const TensorId x = op.inputs[graph::Conv2dIn::kX],
+                       weight = op.inputs[graph::Conv2dIn::kWeight];
+        const TensorId y = op.outputs[graph::Conv2dOut::kY];
+        const graph::Conv2dShape s = graph::conv2d_shape(
+            graph_.shape(x), graph_.shape(weight), op.as<graph::Conv2dAttributes>());
         return add_conv2d(op, s, x, s.out_pixels(), s.group_outputs(), s.patch(), {x, weight, y});
       }
-      case OpKind::kConv2dBackward: {
-        const TensorId d_y = op.inputs[Conv2dBackwardIn::kDY];
-        const TensorId x = op.inputs[Conv2dBackwardIn::kX];
-        const TensorId weight = op.inputs[Conv2dBackwardIn::kWeight];
-        const TensorId d_x = op.outputs[Conv2dBackwardOut::kDX];
-        const TensorId d_weight = op.outputs[Conv2dBackwardOut::kDWeight];
-        const Conv2dShape s = conv2d_shape(
-            graph_.shape(x), graph_.shape(weight), op.as<Conv2dBackwardAttributes>().forward);
+      case graph::OpKind::kConv2dBackward: {
+        const TensorId d_y = op.inputs[graph::Conv2dBackwardIn::kDY];
+        const TensorId x = op.inputs[graph::Conv2dBackwardIn::kX];
+        const TensorId weight = op.inputs[graph::Conv2dBackwardIn::kWeight];
+        const TensorId d_x = op.outputs[graph::Conv2dBackwardOut::kDX];
+        const TensorId d_weight = op.outputs[graph::Conv2dBackwardOut::kDWeight];
+        const graph::Conv2dShape s =
+            graph::conv2d_shape(graph_.shape(x),
+                                graph_.shape(weight),
+                                op.as<graph::Conv2dBackwardAttributes>().forward);
         if (d_x != kNoTensor)
           add_conv2d(op, s, d_y, s.out_pixels(), s.patch(), s.group_outputs(), {d_y, weight, d_x});
         if (d_weight != kNoTensor)
           add_conv2d(op, s, d_y, s.group_outputs(), s.patch(), s.out_pixels(), {d_y, x, d_weight});
         return;
       }
-      case OpKind::kReshape: return;
-      case OpKind::kEmbedding:  // reads only the rows of its tokens
-        seconds_ += seconds_of(0, 2 * bytes(op.outputs[EmbeddingOut::kY]), 1);
+      case graph::OpKind::kReshape: return;
+      case graph::OpKind::kEmbedding:  // reads only the rows of its tokens
+        seconds_ += seconds_of(0, 2 * bytes(op.outputs[graph::EmbeddingOut::kY]), 1);
         return;
-      case OpKind::kEmbeddingBackward:
-        seconds_ += seconds_of(0, 2 * bytes(op.inputs[EmbeddingBackwardIn::kDY]), 1);
+      case graph::OpKind::kEmbeddingBackward:
+        seconds_ += seconds_of(0, 2 * bytes(op.inputs[graph::EmbeddingBackwardIn::kDY]), 1);
         return;
       default: break;
     }
-    const auto flops = static_cast<double>(schema_of(op.kind).flops(graph_, op));
+    const auto flops = static_cast<double>(graph::schema_of(op.kind).flops(graph_, op));
     DType type = DType::kF32;
     if (multiplies_matrices(op.kind)) type = graph_[op.inputs.first()].dtype;
     const bool tf32 = tf32_ && multiplies_matrices(op.kind);
     seconds_ += seconds_of(
-        flops, static_cast<double>(bytes_moved(graph_, op)), peak_flops(model_, type, tf32));
+        flops, static_cast<double>(graph::bytes_moved(graph_, op)), peak_flops(model_, type, tf32));
   }
 
-  const Graph& graph_;
+  const graph::Graph& graph_;
   const GpuModel& model_;
   const bool tf32_;
   double seconds_ = 0;
@@ -187,7 +196,7 @@ class Prediction {
 
 }  // namespace
 
-Roofline predict_graph(const Graph& graph, const GpuModel& model, bool tf32) {
+Roofline predict_graph(const graph::Graph& graph, const GpuModel& model, bool tf32) {
   return Prediction(graph, model, tf32).run();
 }
 

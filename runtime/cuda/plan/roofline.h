@@ -30,6 +30,6 @@ struct Roofline {
 };
 
 // `tf32`: products of floats run in TF32.
-Roofline predict_graph(const Graph& graph, const GpuModel& model, bool tf32);
+Roofline predict_graph(const graph::Graph& graph, const GpuModel& model, bool tf32);
 
 }  // namespace lockstep::cuda

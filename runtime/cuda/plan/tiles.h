@@ -74,7 +74,7 @@ inline constexpr int64_t kMaxOddColumns = 2048;
 
 // Whether the rows of an input are within these limits.
 template <auto kInput>
-bool supports_row(const OpCall& op) {
+bool supports_row(const graph::OpCall& op) {
   const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(kInput)));
   const int64_t columns = op.input_shape(kInput).columns();
   return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
@@ -94,7 +94,7 @@ inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
 
 // Whether the pixels of an input and an output can be numbered in 32 bits.
 template <auto kInput, auto kOutput>
-bool supports_pixels(const OpCall& op) {
+bool supports_pixels(const graph::OpCall& op) {
   return op.input_shape(kInput).rows() < kMaxPixels && op.output_shape(kOutput).rows() < kMaxPixels;
 }
 

@@ -6,7 +6,7 @@
 
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Each sample has this many blocks of four random words. Blocks 0 to 9 are for attempts to crop.
@@ -178,4 +178,4 @@ void jitter_colours(const Augmentation& augmentation, int64_t pixels, uint8_t* r
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The augmentation that was drawn for one sample.
 struct Augmentation {
@@ -29,4 +29,4 @@ Augmentation draw_augmentation(
 // every step clamps, and only the result is rounded to bytes.
 void jitter_colours(const Augmentation& augmentation, int64_t pixels, uint8_t* rgb);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kPlane = size_t{kCifarSide} * kCifarSide;
@@ -85,9 +85,10 @@ class Cifar final : public ImageFormat<CifarConfig> {
 
   void check() const override {
     if (config_.classes != 10 && config_.classes != 100)
-      refuse_value("data.cifar.classes", config_.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
+      config::refuse_value(
+          "data.cifar.classes", config_.classes, "10 (CIFAR-10) or 100 (CIFAR-100)");
     if (config_.coarse && config_.classes != 100)
-      refuse_value("data.cifar.coarse", "true", "false unless data.cifar.classes is 100");
+      config::refuse_value("data.cifar.coarse", "true", "false unless data.cifar.classes is 100");
   }
 
   // CIFAR always has the same size.
@@ -161,4 +162,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Cifa
   return std::make_unique<Cifar>(data, cifar);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 inline constexpr int kCifarSide = 32;
 inline constexpr int kCifarChannels = 3;
@@ -37,4 +37,4 @@ void read_cifar_pixels(std::span<const std::byte> file,
                        int64_t record,
                        std::byte* pixels);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

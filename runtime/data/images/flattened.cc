@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class FlattenedDataset final : public Dataset {
@@ -60,7 +60,7 @@ class FlattenedDataset final : public Dataset {
 
 }  // namespace
 
-OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
+OpenedData flatten_images(OpenedData images, const config::ModelTraits& model) {
   if (model.loss != Loss::kSoftmaxCrossEntropy)
     throw ConfigError("data: images have class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
                       model.field("loss"));
@@ -75,4 +75,4 @@ OpenedData flatten_images(OpenedData images, const ModelTraits& model) {
   return images;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

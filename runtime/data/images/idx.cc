@@ -16,7 +16,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int kUnsignedByte = 0x08;
@@ -214,27 +214,32 @@ class Idx final : public DataFormat {
                         in_quotes(images ? idx_.eval_images : idx_.eval_labels));
     const ImageConfig& image = data_.image;
     if (image.mean.empty() && image.std.empty()) return;
-    refuse_value(image.mean.empty() ? "data.image.std" : "data.image.mean",
-                 fmt::format("[{}]", fmt::join(image.mean.empty() ? image.std : image.mean, ", ")),
-                 "unset with data.idx, which has fields mean and std of its own");
+    config::refuse_value(
+        image.mean.empty() ? "data.image.std" : "data.image.mean",
+        fmt::format("[{}]", fmt::join(image.mean.empty() ? image.std : image.mean, ", ")),
+        "unset with data.idx, which has fields mean and std of its own");
   }
 
-  void check_for_model(const ModelTraits& model) const override {
+  void check_for_model(const config::ModelTraits& model) const override {
     constexpr float kHalf = 0.5f;
     if (!model.diffusion || (idx_.mean == kHalf && idx_.std == kHalf)) return;
-    refuse_value(
+    config::refuse_value(
         idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
         idx_.mean == kHalf ? idx_.std : idx_.mean,
         fmt::format("0.5 with model.{}, whose pixels are always in [-1, 1]", model.section));
   }
 
-  bool supports(ModelInput input) const override { return input != ModelInput::kTokens; }
+  bool supports(config::ModelInput input) const override {
+    return input != config::ModelInput::kTokens;
+  }
   bool has_eval() const override { return !idx_.eval_images.empty(); }
   std::vector<std::string> files() const override {
     return {idx_.train_images, idx_.train_labels, idx_.eval_images, idx_.eval_labels};
   }
 
-  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t /*seed*/,
+                    bool need_train) const override {
     if (model.wants_images()) return open_images(need_train);
     return open_features(model, need_train);
   }
@@ -277,7 +282,7 @@ class Idx final : public DataFormat {
 
   // Samples: x (F) f32 = (byte / 255 - mean) / std, with F the product of all extents but the
   // first; label () i32. Memory holds the bytes; they are normalised when read.
-  OpenedData open_features(const ModelTraits& model, bool need_train) const {
+  OpenedData open_features(const config::ModelTraits& model, bool need_train) const {
     if (model.loss != Loss::kSoftmaxCrossEntropy)
       throw ConfigError("data.idx has class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
                         model.field("loss"));
@@ -353,4 +358,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const IdxC
   return std::make_unique<Idx>(data, idx);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

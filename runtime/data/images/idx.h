@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // A parsed IDX array of unsigned bytes.
 struct IdxArray {
@@ -23,4 +23,4 @@ IdxArray parse_idx(std::span<const std::byte> bytes,
                    int max_rank,
                    const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct ImageSize {
   int height = 0;
@@ -33,4 +33,4 @@ inline constexpr int64_t kMaxPixels = 100'000'000;
 // Limit for classes. Memory is allocated for each, which a stray number must not exhaust.
 inline constexpr int64_t kMaxClasses = 10'000'000;
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxLogged = 20;  // bad images; further ones are only counted
@@ -125,4 +125,4 @@ int64_t ImageDataset::resident_bytes() const {
   return store_->resident_bytes() + static_cast<int64_t>(known_bad_.size() * sizeof(uint64_t));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

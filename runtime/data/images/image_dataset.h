@@ -12,7 +12,7 @@
 #include "runtime/data/images/image_store.h"
 #include "runtime/data/images/image_stores.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Samples: input (height, width, channels) u8, target label () i32.
 //
@@ -73,4 +73,4 @@ class ImageDataset final : public Dataset {
 // the images. Throws DataError if images for evaluation have another size than those for training.
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,7 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 ImageSize ImageDecoder::open(std::span<const std::byte> bytes) {
   opened_png_ = {};
@@ -35,4 +35,4 @@ PixelView ImageDecoder::decode(int denominator, const ImageRegion& region) {
   return png_.decode(opened_png_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

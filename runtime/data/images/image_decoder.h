@@ -7,7 +7,7 @@
 #include "runtime/data/images/jpeg_decoder.h"
 #include "runtime/data/images/png_decoder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Decodes JPEG and PNG, which it distinguishes by their first bytes. Use one object per thread.
 class ImageDecoder {
@@ -34,4 +34,4 @@ class ImageDecoder {
   ImageSize size_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

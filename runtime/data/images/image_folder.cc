@@ -17,7 +17,7 @@
 #include "runtime/data/images/image_name.h"
 #include "runtime/data/images/other_files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,7 +252,7 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
 
   // The folders of the training images name the classes. If they do not exist, the model's number
   // of outputs is enough.
-  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+  OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
     std::error_code error;
     const fs::path train = fs::path(data_.dir) / config_.train;
     ImageStores stores;
@@ -314,4 +314,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<ImageFolder>(data, folder);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

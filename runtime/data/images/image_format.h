@@ -4,7 +4,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Config must have the fields `train` and `eval`. By default, files are JPEG or PNG images of
 // different sizes, and before they are opened only the model knows the number of classes.
@@ -18,9 +18,13 @@ class ImageFormat : public FileFormat<Config> {
       throw ConfigError(
           "data.image.size: missing; allowed: 1..8192, the side of the model's input images");
   }
-  bool supports(ModelInput input) const final { return input != ModelInput::kTokens; }
-  bool has_images(ModelInput) const final { return true; }
-  OpenedSource open(const ModelTraits& /*model*/, uint64_t /*seed*/, bool need_train) const final {
+  bool supports(config::ModelInput input) const final {
+    return input != config::ModelInput::kTokens;
+  }
+  bool has_images(config::ModelInput) const final { return true; }
+  OpenedSource open(const config::ModelTraits& /*model*/,
+                    uint64_t /*seed*/,
+                    bool need_train) const final {
     return open_images(need_train);
   }
   PlaceholderData make_placeholder(const MissingFile& missing) const override {
@@ -32,4 +36,4 @@ class ImageFormat : public FileFormat<Config> {
   virtual ImageStores open_images(bool need_train) const = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

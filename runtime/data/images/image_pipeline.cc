@@ -8,7 +8,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Axes = std::pair<ResampleAxis, ResampleAxis>;  // rows, columns
@@ -191,4 +191,4 @@ PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter
   return resampled(fetch(stored, rows, columns, /*in_full=*/true), whole);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

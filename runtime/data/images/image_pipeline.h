@@ -11,7 +11,7 @@
 #include "runtime/data/images/image_store.h"
 #include "runtime/data/images/resample.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // How the images of a data set are processed.
 struct PipelineSettings {
@@ -72,4 +72,4 @@ class ImagePipeline {
   std::vector<uint8_t> scratch_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "runtime/data/images/image.h"
 #include "runtime/data/sample_order.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // One stored image: a JPEG or PNG file, or contiguous pixels (height, width, channels).
 struct StoredImage {
@@ -46,4 +46,4 @@ class ImageStore {
   virtual SampleOrder order() const { return {.samples = count()}; }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

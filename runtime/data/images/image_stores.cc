@@ -5,7 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class PixelStore final : public ImageStore {
@@ -92,4 +92,4 @@ void BadAtOpening::check(int64_t records, const std::string& name) const {
       first_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

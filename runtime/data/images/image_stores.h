@@ -13,7 +13,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/data/images/image_store.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct ImageStores {
   std::shared_ptr<const ImageStore> train;  // null unless asked for
@@ -62,4 +62,4 @@ class BadAtOpening {
   std::string first_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

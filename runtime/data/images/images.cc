@@ -7,7 +7,7 @@
 #include "runtime/config/image_normalisation.h"
 #include "runtime/data/images/image_dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // The output has the side data.image.size or the size of the stored images; see ImageConfig.
@@ -73,8 +73,8 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.warnings = stores.warnings;
   summary.bad_records = stores.bad_records;
   summary.warnings = stores.warnings;
-  ImageNormalisation normalisation =
-      normalisation_of(config, static_cast<size_t>(summary.channels));
+  config::ImageNormalisation normalisation =
+      config::normalisation_of(config, static_cast<size_t>(summary.channels));
   summary.mean = std::move(normalisation.mean);
   summary.std = std::move(normalisation.std);
   summary.description = fmt::format(
@@ -91,4 +91,4 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

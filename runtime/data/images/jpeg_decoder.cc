@@ -11,7 +11,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int kMaxScans = 500;  // progressive files with more scans are made to waste time
@@ -220,4 +220,4 @@ PixelView JpegDecoder::decode(int denominator, const ImageRegion& wanted) {
   return view;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

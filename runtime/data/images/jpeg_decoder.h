@@ -8,7 +8,7 @@
 
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Decodes baseline and progressive JPEG with any chroma sampling to RGB. Gray is tripled. CMYK and
 // YCCK (inverted if written by Adobe) are multiplied by black. The EXIF orientation is ignored, as
@@ -42,4 +42,4 @@ class JpegDecoder {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "runtime/data/images/npy_file.h"
 #include "runtime/data/images/npy_labels.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 int64_t classes_of(const std::vector<int32_t>& labels) {
@@ -53,8 +53,10 @@ class Npy final : public DataFormat {
                         in_quotes(inputs ? npy_.eval_inputs : npy_.eval_labels));
   }
 
-  bool supports(ModelInput input) const override { return input != ModelInput::kTokens; }
-  bool has_images(ModelInput) const override { return true; }
+  bool supports(config::ModelInput input) const override {
+    return input != config::ModelInput::kTokens;
+  }
+  bool has_images(config::ModelInput) const override { return true; }
   bool has_eval() const override { return !npy_.eval_inputs.empty(); }
   std::vector<std::string> files() const override {
     return {npy_.train_inputs, npy_.train_labels, npy_.eval_inputs, npy_.eval_labels};
@@ -62,7 +64,9 @@ class Npy final : public DataFormat {
 
   // The training labels define the number of classes. Without training data the model's number of
   // outputs is used, if it has one.
-  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t /*seed*/,
+                    bool need_train) const override {
     std::optional<NpySet> train, eval;
     int64_t classes = model.outputs;
     const bool values = !model.wants_images() && model.loss != Loss::kSoftmaxCrossEntropy;
@@ -123,7 +127,7 @@ class Npy final : public DataFormat {
                   const std::string& field,
                   bool values,
                   int64_t classes,
-                  const ModelTraits& model) const {
+                  const config::ModelTraits& model) const {
     NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
     NpyFile labels(data_.dir, labels_path, field + "_labels");
     const NpyType type = inputs.array.type;
@@ -179,4 +183,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const NpyC
   return std::make_unique<Npy>(data, npy);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

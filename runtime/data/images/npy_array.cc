@@ -17,7 +17,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "the values are little-endian");
@@ -208,4 +208,4 @@ int64_t NpyArray::row() const {
   return std::accumulate(extents.begin() + 1, extents.end(), int64_t{1}, std::multiplies<>());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class NpyType { kBool, kUint8, kInt32, kInt64, kFloat32 };
 
@@ -31,4 +31,4 @@ const char* name_of(NpyType type);
 // if the file's length is not that of its header.
 NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

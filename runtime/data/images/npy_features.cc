@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Nobody means numbers whose squares overflow float32: they stand for missing values, or are scaled
@@ -82,7 +82,7 @@ void check_targets(const NpyFile& targets, Loss loss, std::vector<std::string>* 
     throw DataError("{}: has {} targets; allowed with loss {}: float32, as from y.astype('<f4')",
                     targets.file.name(),
                     name_of(targets.array.type),
-                    name_of(loss));
+                    lockstep::name_of(loss));
   const bool shares = loss == Loss::kBinaryCrossEntropy;
   require_numbers(targets, "target", shares ? 0 : -INFINITY, shares ? 1 : INFINITY, warnings);
 }
@@ -132,7 +132,7 @@ class NpyFeatures final : public Dataset {
 }  // namespace
 
 OpenedData make_npy_features(const DataConfig& data,
-                             const ModelTraits& model,
+                             const config::ModelTraits& model,
                              std::optional<NpySet> train,
                              std::optional<NpySet> eval,
                              int64_t classes) {
@@ -170,4 +170,4 @@ OpenedData make_npy_features(const DataConfig& data,
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/images/npy_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Inputs of the training or the evaluation set, with labels or targets.
 struct NpySet {
@@ -24,9 +24,9 @@ struct NpySet {
 // DataError if an array has another shape or type or values that are not finite. Throws ConfigError
 // if the model or image fields do not fit.
 OpenedData make_npy_features(const DataConfig& data,
-                             const ModelTraits& model,
+                             const config::ModelTraits& model,
                              std::optional<NpySet> train,
                              std::optional<NpySet> eval,
                              int64_t classes);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "runtime/data/images/npy_array.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The array points into the file, whose bytes keep their address if it is moved.
 struct NpyFile {
@@ -29,4 +29,4 @@ Value value_at(const NpyArray& array, int64_t index) {
   return value;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

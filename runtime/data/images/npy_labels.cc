@@ -8,7 +8,7 @@
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 int64_t integer_at(const NpyArray& array, int64_t index) {
@@ -55,7 +55,7 @@ void check_shape(const NpyArray& array, const std::string& name) {
 
 [[noreturn]] void refuse_floats(const NpyArray& array,
                                 const std::string& name,
-                                const ModelTraits& model) {
+                                const config::ModelTraits& model) {
   for (int64_t i = 0; i < array.count(); ++i) {
     const auto value = value_at<float>(array, i);
     if (value == std::floor(value)) continue;
@@ -65,7 +65,7 @@ void check_shape(const NpyArray& array, const std::string& name) {
         name,
         value,
         i,
-        model.input == ModelInput::kFeatures
+        model.input == config::ModelInput::kFeatures
             ? fmt::format("; to predict values, set {}: MEAN_SQUARED_ERROR", model.field("loss"))
             : "");
   }
@@ -92,7 +92,7 @@ std::string remedy_for_negative(const NpyArray& array) {
 
 std::vector<int32_t> read_npy_labels(const NpyFile& labels,
                                      int64_t classes,
-                                     const ModelTraits& model) {
+                                     const config::ModelTraits& model) {
   const NpyArray& array = labels.array;
   const std::string& name = labels.file.name();
   check_shape(array, name);
@@ -118,4 +118,4 @@ std::vector<int32_t> read_npy_labels(const NpyFile& labels,
   return result;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

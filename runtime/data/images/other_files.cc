@@ -12,7 +12,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Endings of images that are not read, or that are read only under another name.
@@ -94,4 +94,4 @@ std::string OtherFiles::describe_images(const std::string& folder) const {
                      describe_first(first_image_));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

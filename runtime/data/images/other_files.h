@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::data {
 
 class OtherFiles {
  public:
@@ -29,4 +29,4 @@ class OtherFiles {
   std::string first_file_, first_image_;  // paths
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

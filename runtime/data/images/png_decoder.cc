@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/big_endian.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::array<uint8_t, 8> kSignature = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
@@ -121,4 +121,4 @@ PixelView PngDecoder::decode(std::span<const std::byte> bytes) {
   return view;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

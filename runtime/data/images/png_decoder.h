@@ -7,7 +7,7 @@
 
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Decodes PNG files of all kinds to 8-bit RGB: gray is tripled, palettes are looked up, 16 bits are
 // scaled to 8. Alpha is dropped, not blended, like PIL's convert("RGB"). Gamma is ignored. Use one
@@ -31,4 +31,4 @@ class PngDecoder {
   std::vector<uint8_t*> rows_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 std::string encode_png(const PixelView& image) {
   LOCKSTEP_CHECK(image.channels == 1 || image.channels == 3, "{} channels ", image.channels);
@@ -24,4 +24,4 @@ std::string encode_png(const PixelView& image) {
   return file;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "record files are little-endian");
@@ -183,4 +183,4 @@ void RecordWriter::finish(int64_t classes, const std::vector<std::string>& class
   file_.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -17,7 +17,7 @@
 #include "runtime/base/file.h"
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // An entry of the index.
 struct RecordEntry {
@@ -71,4 +71,4 @@ class RecordWriter {
   std::vector<RecordEntry> entries_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

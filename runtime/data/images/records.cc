@@ -8,7 +8,7 @@
 #include "runtime/data/images/record_file.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class RecordStore final : public ImageStore {
@@ -120,4 +120,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<Records>(data, records);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -34,7 +34,7 @@
 // only as many rows as the output.
 
 HWY_BEFORE_NAMESPACE();
-namespace lockstep {
+namespace lockstep::data {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -117,11 +117,11 @@ void to_bytes(const float* values, int64_t count, uint8_t* bytes) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace lockstep
+}  // namespace lockstep::data
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace lockstep {
+namespace lockstep::data {
 
 HWY_EXPORT(weigh_rows);
 HWY_EXPORT(weigh_columns);
@@ -198,5 +198,5 @@ void Resampler::run(const PixelView& input, bool flip, uint8_t* out) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data
 #endif  // HWY_ONCE

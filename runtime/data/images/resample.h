@@ -6,7 +6,7 @@
 
 #include "runtime/data/images/image.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Maps an axis of the output to the input, whose pixel i covers [i, i + 1). The centre of output
 // pixel j is at begin + (j + 0.5) * scale. Input pixels outside [low, high) have no influence.
@@ -50,4 +50,4 @@ class Resampler {
   std::vector<float> row_;   // the same row after the horizontal pass
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kTableImages = 4096;
@@ -72,4 +72,4 @@ ImageStores make_synthetic_images(const SyntheticConfig& synthetic,
   return stores;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

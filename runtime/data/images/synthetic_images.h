@@ -5,7 +5,7 @@
 
 #include "runtime/data/images/image_stores.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // An image is a pure function of (seed, index). It is divided into 8 x 8 cells, each lighter or
 // darker in each channel; that pattern belongs to the class. Noise stronger than the pattern is
@@ -13,4 +13,4 @@ namespace lockstep {
 // no evaluation set.
 ImageStores make_synthetic_images(const SyntheticConfig& synthetic, uint64_t seed, bool need_train);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

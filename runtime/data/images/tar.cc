@@ -11,7 +11,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kBlock = 512;
@@ -182,4 +182,4 @@ bool TarReader::next(TarMember* member) {
   return false;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

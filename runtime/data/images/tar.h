@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct TarMember {
   std::string name;  // with folders, as stored
@@ -38,4 +38,4 @@ class TarReader {
   size_t position_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

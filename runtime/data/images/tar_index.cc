@@ -15,7 +15,7 @@
 #include "runtime/data/images/image_name.h"
 #include "runtime/data/images/tar.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxImageBytes = size_t{1} << 30;
@@ -136,4 +136,4 @@ int64_t index_tar(std::span<const std::byte> file,
   return hidden;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // An image within a tar file, and its class.
 struct TarSample {
@@ -27,4 +27,4 @@ int64_t index_tar(std::span<const std::byte> file,
                   const std::function<void(const TarSample&)>& on_sample,
                   const std::function<void(const std::string&)>& on_bad);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "runtime/data/images/tar_index.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class TarStore final : public ImageStore {
@@ -205,4 +205,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<TarShards>(data, shards);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/data/tables/other_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxAffixes = 8;  // different units of one column
@@ -121,4 +121,4 @@ CellNotation affixed_numbers(std::span<const std::string> cells, const NumberFor
   return notation;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 
 #include "runtime/data/tables/number_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // What the cells of a column probably are.
 struct CellNotation {
@@ -21,4 +21,4 @@ struct CellNotation {
 // The notation of at least nine in ten cells, if they are numbers with one of a few affixes.
 CellNotation affixed_numbers(std::span<const std::string> cells, const NumberFormat& format);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

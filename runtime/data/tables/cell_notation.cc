@@ -14,7 +14,7 @@
 #include "runtime/data/tables/dates.h"
 #include "runtime/data/tables/other_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Cells = std::span<const std::string>;
@@ -195,4 +195,4 @@ std::string number_remedy(const std::string& cell, const NumberFormat& format, b
                      evaluation ? "write them as in the training file" : notation.remedy);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/data/tables/affixed_numbers.h"
 #include "runtime/data/tables/number_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The notation of at least nine in ten of these different cells, which are not all numbers in
 // `format`. At most the first thousand cells are read.
@@ -23,4 +23,4 @@ std::string missing_remedy(std::vector<std::string> kept, const std::vector<std:
 // has numbers in `format`, so both files must be written alike.
 std::string number_remedy(const std::string& cell, const NumberFormat& format, bool evaluation);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

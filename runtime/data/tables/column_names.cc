@@ -8,7 +8,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kNamesShown = 8;
@@ -117,4 +117,4 @@ std::string problem_of_width(size_t cells, size_t width) {
   return fmt::format("has {} cells; allowed: {}, as in the first line", cells, width);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // A cell or a name for a message: in quotes, truncated, with control characters escaped.
 std::string quote_cell(std::string_view cell);
@@ -35,4 +35,4 @@ void check_unique(const std::string& file, const std::vector<std::string>& names
 // The error of a row with `cells` cells if the header has `width`, or "".
 std::string problem_of_width(size_t cells, size_t width);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 char excel_delimiter(std::string_view text) {
   std::string_view line;
@@ -139,4 +139,4 @@ bool parse_number(std::string_view text, double* number) {
          std::abs(*number) <= std::numeric_limits<float>::max();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The delimiter that the first line of a text announces to Excel ("sep=;"), or 0.
 char excel_delimiter(std::string_view text);
@@ -69,4 +69,4 @@ class CsvReader {
 // if `text` is anything else.
 bool parse_number(std::string_view text, double* number);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

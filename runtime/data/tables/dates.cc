@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::array<std::string_view, 12> kMonths = {
@@ -94,4 +94,4 @@ bool is_date_or_time(std::string_view cell) {
   return year_first || year_last;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

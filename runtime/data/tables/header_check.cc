@@ -8,7 +8,7 @@
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kDelimiters = ";\t|, ";
@@ -117,4 +117,4 @@ void check_header_row(const TableText& file, char delimiter, TableRole role) {
     refuse_header_width(file, delimiter, header, rows);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

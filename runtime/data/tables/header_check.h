@@ -3,7 +3,7 @@
 
 #include "runtime/data/tables/table_schema.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // How many of the first records are counted.
 inline constexpr int kRecordsToCount = 100;
@@ -22,4 +22,4 @@ void check_header_row(const TableText& file, char delimiter, TableRole role);
 // The same for a table without a header: only the delimiter.
 void check_delimiter(const TableText& file, char delimiter, TableRole role);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

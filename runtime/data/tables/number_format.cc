@@ -2,7 +2,7 @@
 
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kGroup = 3;  // digits between two separators
@@ -50,4 +50,4 @@ bool parse_number(std::string_view text, const NumberFormat& format, double* num
   return parse_number(plain, number);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

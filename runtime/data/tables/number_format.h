@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The defaults are those of programming languages: 1234567.5.
 struct NumberFormat {
@@ -18,4 +18,4 @@ struct NumberFormat {
 // not.
 bool parse_number(std::string_view text, const NumberFormat& format, double* number);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

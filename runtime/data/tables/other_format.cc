@@ -7,7 +7,7 @@
 
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kNoBreakSpace = "\u00A0", kNarrowSpace = "\u202F", kThinSpace = "\u2009";
@@ -70,4 +70,4 @@ std::optional<NumberFormat> other_format(std::span<const std::string> cells,
   return std::nullopt;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

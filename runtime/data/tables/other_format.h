@@ -10,7 +10,7 @@
 #include "runtime/base/names.h"
 #include "runtime/data/tables/number_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 bool is_number(std::string_view cell, const NumberFormat& format);
 
@@ -43,4 +43,4 @@ std::string settings(const NumberFormat& wanted, const NumberFormat& format);
 std::optional<NumberFormat> other_format(std::span<const std::string> cells,
                                          const NumberFormat& format);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

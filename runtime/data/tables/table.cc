@@ -13,7 +13,7 @@
 #include "runtime/data/tables/table_target.h"
 #include "runtime/data/tables/table_warnings.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr RngStream kHeldOut{.seed = 0, .step = 0, .lane = 0, .purpose = kRngShuffle | 2};
@@ -173,7 +173,7 @@ OpenedData make_table(const TableText& train,
                       const TableText* eval,
                       const DataConfig& config,
                       const TableConfig& table,
-                      const ModelTraits& model,
+                      const config::ModelTraits& model,
                       TableUse use) {
   TableSchema schema = make_schema(train, table, TableTarget::column_kind(model.loss));
   BadRecordLog bad(config, train.name);
@@ -258,4 +258,4 @@ OpenedData make_table(const TableText& train,
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

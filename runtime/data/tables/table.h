@@ -6,7 +6,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/tables/table_columns.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The purpose of a table. kTraining: training and evaluation. kEvaluation: evaluation only.
 // kInputs: model outputs for the evaluation samples; targets are not read, and the file may lack
@@ -21,7 +21,7 @@ OpenedData make_table(const TableText& train,
                       const TableText* eval,
                       const DataConfig& config,
                       const TableConfig& table,
-                      const ModelTraits& model,
+                      const config::ModelTraits& model,
                       TableUse use);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

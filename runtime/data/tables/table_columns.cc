@@ -11,7 +11,7 @@
 #include "runtime/data/tables/cell_notation.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxNames = 1'000'000;  // of one categorical column
@@ -250,4 +250,4 @@ TableColumns read_columns(const TableText& file,
   return table;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

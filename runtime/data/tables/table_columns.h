@@ -10,7 +10,7 @@
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table_schema.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct TableColumn {
   std::vector<double> numbers;     // (rows), of a numeric column; NaN: missing
@@ -64,4 +64,4 @@ TableColumns read_columns(const TableText& file,
                           TableSchema* schema,
                           BadRecordLog* bad);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxFeatures = 10'000'000;
@@ -151,4 +151,4 @@ void TableEncoder::expand(const uint32_t* cells, float* features) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/tables/table_columns.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The encoding of one column as features, fitted on the training rows.
 struct ColumnEncoding {
@@ -62,4 +62,4 @@ class TableEncoder {
   bool plain_ = true;  // every column is numeric with one feature
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

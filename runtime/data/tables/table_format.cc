@@ -12,14 +12,14 @@
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 void check_column(const std::string& field, const std::string& column, bool header) {
   if (header || parse_as<size_t>(column)) return;
-  refuse_value(field,
-               in_quotes(column),
-               "the number of a column, from 0, because data.table.header is false");
+  config::refuse_value(field,
+                       in_quotes(column),
+                       "the number of a column, from 0, because data.table.header is false");
 }
 
 // Checks the mark `field` of numbers: one character (code point) that no number has.
@@ -31,9 +31,10 @@ void check_mark(const std::string& field, const std::string& mark) {
     return std::isalnum(c) != 0 || std::iscntrl(c) != 0 || c == '+' || c == '-' || c == '"';
   });
   if (characters != 1 || in_numbers)
-    refuse_value(field,
-                 in_quotes(mark),
-                 "one character, not a letter, a digit, a sign, a quotation mark or a line break");
+    config::refuse_value(
+        field,
+        in_quotes(mark),
+        "one character, not a letter, a digit, a sign, a quotation mark or a line break");
 }
 
 // Checks the columns in the list `field`. None of them may also be in the list `other`, whose field
@@ -46,7 +47,7 @@ void require_columns(const std::string& field,
   for (const std::string& column : columns) {
     check_column(field, column, header);
     if (std::find(other.begin(), other.end(), column) != other.end())
-      refuse_value(
+      config::refuse_value(
           field, in_quotes(column), fmt::format("columns that are not in {}", other_field));
   }
 }
@@ -64,16 +65,16 @@ class Table final : public FileFormat<TableConfig> {
     const TableConfig& table = config_;
     const std::string& delimiter = table.delimiter;
     if (delimiter.size() != 1 || delimiter == "\n" || delimiter == "\r" || delimiter == "\"")
-      refuse_value("data.table.delimiter",
-                   in_quotes(delimiter),
-                   "one character, not a quotation mark or a line break");
+      config::refuse_value("data.table.delimiter",
+                           in_quotes(delimiter),
+                           "one character, not a quotation mark or a line break");
     // A mark may be the delimiter, because cells can be in quotes: "1,234".
     check_mark("data.table.decimal", table.decimal);
     if (!table.thousands.empty()) check_mark("data.table.thousands", table.thousands);
     if (table.thousands == table.decimal)
-      refuse_value("data.table.thousands",
-                   in_quotes(table.thousands),
-                   "another character than data.table.decimal");
+      config::refuse_value("data.table.thousands",
+                           in_quotes(table.thousands),
+                           "another character than data.table.decimal");
     const bool header = table.header;
     check_column("data.table.target", table.target, header);
     require_columns(
@@ -85,23 +86,27 @@ class Table final : public FileFormat<TableConfig> {
     check_eval_split("data.table", table.eval, table.eval_fraction);
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kFeatures; }
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kFeatures;
+  }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 
-  void check_for_model(const ModelTraits& model) const override {
+  void check_for_model(const config::ModelTraits& model) const override {
     if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)
-      refuse_value("data.table.standardise_target",
-                   "true",
-                   fmt::format("false with {} {}; true only with MEAN_SQUARED_ERROR",
-                               model.field("loss"),
-                               name_of(model.loss)));
+      config::refuse_value("data.table.standardise_target",
+                           "true",
+                           fmt::format("false with {} {}; true only with MEAN_SQUARED_ERROR",
+                                       model.field("loss"),
+                                       lockstep::name_of(model.loss)));
   }
 
   // For the samples see table.h.
-  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t /*seed*/,
+                    bool need_train) const override {
     return open_table(model, need_train ? TableUse::kTraining : TableUse::kEvaluation);
   }
-  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+  OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
     return open_table(model, TableUse::kInputs);
   }
 
@@ -110,7 +115,7 @@ class Table final : public FileFormat<TableConfig> {
   }
 
  private:
-  OpenedData open_table(const ModelTraits& model, TableUse use) const {
+  OpenedData open_table(const config::ModelTraits& model, TableUse use) const {
     const auto open_file = [&](const std::string& path, const char* field) {
       SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
       refuse_other_than_table(file.bytes(), file.name());
@@ -132,4 +137,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Tabl
   return std::make_unique<Table>(data, table);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "runtime/data/tables/header_check.h"
 #include "runtime/tokenizer/unicode.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kMaxColumns = 250'000;
@@ -97,7 +97,7 @@ std::optional<size_t> unnamed_column(const TableSchema& schema, std::string_view
       }))
     remedy += "; if its first line is a row, set data.table.header: false";
   if (!std::all_of(names.begin(), names.end(), [](std::string_view name) {
-        return valid_utf8_bytes(name) == name.size();
+        return tokenizer::valid_utf8_bytes(name) == name.size();
       }))
     remedy += "; the file is not UTF-8, so convert it: iconv -f WINDOWS-1252 -t UTF-8 FILE";
   throw DataError("{}: has no column '{}' (data.table.{}); its columns are {}{}{}",
@@ -210,4 +210,4 @@ bool check_header(const TableText& file, const TableConfig& config, const TableS
   return !lacks_target;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/data/tables/number_format.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct TableText {
   std::string_view text;  // decompressed; the results do not refer to it
@@ -51,4 +51,4 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
 // read, the file may lack their column. Returns whether it has that column.
 bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kNamesShown = 6;
@@ -56,7 +56,7 @@ ColumnKind TableTarget::column_kind(Loss loss) {
 
 TableTarget::TableTarget(const TableSchema& schema,
                          const TableColumns& table,
-                         const ModelTraits& model,
+                         const config::ModelTraits& model,
                          const std::string& file_name)
     : column_(schema.target),
       column_name_(schema.describe(schema.target)),
@@ -148,4 +148,4 @@ std::string TableTarget::describe_classes() const {
   return text;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

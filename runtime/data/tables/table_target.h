@@ -10,7 +10,7 @@
 #include "runtime/data/class_spellings.h"
 #include "runtime/data/tables/table_columns.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Decodes targets. It is made from the training file and also used for the evaluation file.
 // - SOFTMAX_CROSS_ENTROPY: the names of the classes, sorted (as numbers if all are numbers).
@@ -25,7 +25,7 @@ class TableTarget {
   // Throws DataError if the training targets do not fit the loss or the model's outputs.
   TableTarget(const TableSchema& schema,
               const TableColumns& table,
-              const ModelTraits& model,
+              const config::ModelTraits& model,
               const std::string& file_name);
 
   // The kind that the target column must have in the schema for a loss.
@@ -54,4 +54,4 @@ class TableTarget {
   std::unordered_map<std::string, size_t> index_;  // of a class, by key
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "runtime/data/tables/cell_notation.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // If at most one cell in this many is not a number, these cells are probably mistakes.
@@ -352,4 +352,4 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
   return warnings;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

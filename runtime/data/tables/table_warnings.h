@@ -8,7 +8,7 @@
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/tables/table_encoder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Warnings about a training file. Each names the column, the number of cells in question, the text
 // and line of the first one, and a remedy. There is a warning if
@@ -35,4 +35,4 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
                                                  std::span<const int64_t> rows,
                                                  const TableEncoder& encoder);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/tables/table_columns.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr size_t kNamesShown = 6;
@@ -32,9 +32,9 @@ ClassNames::ClassNames(const std::vector<std::string>& listed, const std::string
         index_.emplace(spellings_.key_of(name), static_cast<int32_t>(names_.size()));
     const auto other = static_cast<size_t>(found->second);
     if (!is_new && names_[other] == name)
-      refuse_value(field, in_quotes(name), "each name only once");
+      config::refuse_value(field, in_quotes(name), "each name only once");
     if (!is_new)
-      refuse_value(
+      config::refuse_value(
           field,
           spell_out(name),
           fmt::format("each class only once; {} is the same class", spell_out(names_[other])));
@@ -113,7 +113,7 @@ PlaceholderData placeholder_with_classes(const MissingFile& missing,
 }
 
 void summarise_texts(const TextWords& words,
-                     const ModelTraits& model,
+                     const config::ModelTraits& model,
                      int64_t tokens,
                      const ClassNames* classes,
                      int64_t cut,
@@ -141,4 +141,4 @@ void summarise_texts(const TextWords& words,
   if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/placeholder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Maps the names of classes to indices. Spellings of one class, such as True and TRUE, are
 // compared by ClassSpellings.
@@ -83,10 +83,10 @@ int64_t add_to_summary(const Samples& samples, DataSummary* summary) {
 // Completes the summary after the files have been read. `tokens`: the tokenizer's vocabulary.
 // `classes`: null if the model does not predict classes. `cut`: number of truncated samples.
 void summarise_texts(const TextWords& words,
-                     const ModelTraits& model,
+                     const config::ModelTraits& model,
                      int64_t tokens,
                      const ClassNames* classes,
                      int64_t cut,
                      OpenedData* opened);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

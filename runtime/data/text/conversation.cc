@@ -6,7 +6,7 @@
 #include "runtime/data/text/json_lines.h"
 #include "runtime/data/text/messages.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 Json message(const char* role, const Json& content) {
@@ -98,11 +98,11 @@ namespace {
 
 class AnswerFinder {
  public:
-  AnswerFinder(const ChatFiles& files, const Conversation& conversation)
+  AnswerFinder(const chat::ChatFiles& files, const Conversation& conversation)
       : files_(files), conversation_(conversation), messages_(conversation.messages) {}
 
   AnsweredText find() const {
-    const RenderedChat whole = render(messages_.size(), false);
+    const chat::RenderedChat whole = render(messages_.size(), false);
     AnsweredText answered{whole.text, {}, {}};
     if (files_.chat_template->marks_generation()) {
       take_marked(whole, &answered);
@@ -118,10 +118,11 @@ class AnswerFinder {
 
  private:
   // Renders the first `count` messages. `prompt`: with the prompt for the next answer.
-  RenderedChat render(size_t count, bool prompt) const {
-    ChatSettings settings{.special_tokens = files_.special_tokens,
-                          .tools = conversation_.tools.is_null() ? nullptr : &conversation_.tools,
-                          .add_generation_prompt = prompt};
+  chat::RenderedChat render(size_t count, bool prompt) const {
+    chat::ChatSettings settings{
+        .special_tokens = files_.special_tokens,
+        .tools = conversation_.tools.is_null() ? nullptr : &conversation_.tools,
+        .add_generation_prompt = prompt};
     if (count == messages_.size()) return files_.chat_template->render(messages_, settings);
     Json first = Json::array();
     for (size_t i = 0; i < count; ++i) first.push_back(messages_[i]);
@@ -130,7 +131,7 @@ class AnswerFinder {
 
   // Unless all marked parts are answers that count, there must be one for each message of the
   // assistant.
-  void take_marked(const RenderedChat& whole, AnsweredText* answered) const {
+  void take_marked(const chat::RenderedChat& whole, AnsweredText* answered) const {
     std::vector<size_t> of_assistant;
     bool all = true;
     for (size_t k = 0; k < messages_.size(); ++k) {
@@ -171,15 +172,15 @@ class AnswerFinder {
     return {prompt.size(), with_answer.size()};
   }
 
-  const ChatFiles& files_;
+  const chat::ChatFiles& files_;
   const Conversation& conversation_;
   const Json& messages_;
 };
 
 }  // namespace
 
-AnsweredText render_answers(const ChatFiles& files, const Conversation& conversation) {
+AnsweredText render_answers(const chat::ChatFiles& files, const Conversation& conversation) {
   return AnswerFinder(files, conversation).find();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

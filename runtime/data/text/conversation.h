@@ -9,7 +9,7 @@
 #include "runtime/chat/chat_files.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // A line of data.conversations.
 struct Conversation {
@@ -43,6 +43,6 @@ std::string read_conversation(std::string_view line,
 // each answer are rendered with a prompt for it, and then together with it: the difference is the
 // answer. Throws DataError, which names the template, if it fails, or if such a partial text is not
 // a prefix of the whole text.
-AnsweredText render_answers(const ChatFiles& files, const Conversation& conversation);
+AnsweredText render_answers(const chat::ChatFiles& files, const Conversation& conversation);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

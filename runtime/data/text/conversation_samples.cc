@@ -5,13 +5,13 @@
 #include "runtime/base/error.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class ConversationDataset final : public Dataset {
  public:
   ConversationDataset(std::shared_ptr<const ConversationStore> store,
-                      const ModelTraits& model,
+                      const config::ModelTraits& model,
                       uint64_t seed,
                       bool shuffled,
                       bool padded,
@@ -81,7 +81,7 @@ int64_t ConversationStore::resident_bytes() const {
 }
 
 std::unique_ptr<Dataset> make_conversation_dataset(std::shared_ptr<const ConversationStore> store,
-                                                   const ModelTraits& model,
+                                                   const config::ModelTraits& model,
                                                    uint64_t seed,
                                                    bool shuffled,
                                                    bool padded,
@@ -90,4 +90,4 @@ std::unique_ptr<Dataset> make_conversation_dataset(std::shared_ptr<const Convers
       std::move(store), model, seed, shuffled, padded, name);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/text/conversation_tokens.h"
 #include "runtime/data/text/packing.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The concatenated tokens of conversations.
 class ConversationStore {
@@ -45,10 +45,10 @@ class ConversationStore {
 // `padded`: each conversation has a sample of its own. `name`: the file's, for messages. Throws
 // DataError if there are no conversations.
 std::unique_ptr<Dataset> make_conversation_dataset(std::shared_ptr<const ConversationStore> store,
-                                                   const ModelTraits& model,
+                                                   const config::ModelTraits& model,
                                                    uint64_t seed,
                                                    bool shuffled,
                                                    bool padded,
                                                    const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 bool is_white_space(const std::string& text) {
@@ -15,7 +15,7 @@ bool is_white_space(const std::string& text) {
 }  // namespace
 
 ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
-                                               TokenEncoder& encoder) const {
+                                               tokenizer::TokenEncoder& encoder) const {
   if (conversation.messages.is_null()) return encode_texts(conversation, encoder);
   const AnsweredText answered = render_answers(files_, conversation);
   ConversationTokens tokens;
@@ -33,7 +33,7 @@ ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
 }
 
 ConversationTokens ConversationEncoder::encode_texts(const Conversation& conversation,
-                                                     TokenEncoder& encoder) const {
+                                                     tokenizer::TokenEncoder& encoder) const {
   const std::string end = files_.special_token("eos_token");
   const auto known_end = end.empty() ? std::nullopt : tokenizer_.id_of(end);
   const bool has_end = known_end.has_value();
@@ -67,7 +67,7 @@ size_t ConversationEncoder::tokens_before(const std::string& text,
                                           const std::vector<uint32_t>& ids,
                                           size_t byte,
                                           bool crossing,
-                                          TokenEncoder& encoder) const {
+                                          tokenizer::TokenEncoder& encoder) const {
   if (byte == 0) return 0;
   if (byte >= text.size()) return ids.size();
   std::vector<uint32_t> first;
@@ -97,4 +97,4 @@ size_t ConversationEncoder::end_of_turn(const std::vector<uint32_t>& ids,
   return end;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

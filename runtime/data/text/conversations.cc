@@ -17,7 +17,7 @@
 #include "runtime/data/text/encoder_threads.h"
 #include "runtime/data/text/json_lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,16 +64,16 @@ class Conversations final : public FileFormat<ConversationsConfig> {
                                       std::pair("prompt", config_.prompt),
                                       std::pair("answer", config_.answer)})
       if (name.empty())
-        refuse_value(
+        config::refuse_value(
             std::string("data.conversations.") + field, in_quotes(""), "the name of a field");
   }
-  void check_for_model(const ModelTraits& model) const override {
-    if (model.text_task != TextTask::kNextToken)
+  void check_for_model(const config::ModelTraits& model) const override {
+    if (model.text_task != config::TextTask::kNextToken)
       throw ConfigError(
           "data: value is data.conversations; allowed: with a model that predicts the next token, "
           "such as model.llama or model.gpt");
     if (!config_.padded && !model.tells_documents_apart)
-      refuse_value(
+      config::refuse_value(
           "data.conversations.padded",
           "false",
           fmt::format(
@@ -81,16 +81,21 @@ class Conversations final : public FileFormat<ConversationsConfig> {
               model.section));
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
+  }
 
-  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t seed,
+                    bool need_train) const override {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
-    const ChatFiles files =
-        read_chat_files(resolve(data_, config_.tokenizer), resolve(data_, config_.chat_template));
+    const chat::ChatFiles files = chat::read_chat_files(resolve(data_, config_.tokenizer),
+                                                        resolve(data_, config_.chat_template));
     if (config_.texts_as_messages && !files.chat_template)
-      refuse_value("data.conversations.texts_as_messages",
-                   "true",
-                   "false, or true with a chat template (data.conversations.chat_template)");
+      config::refuse_value(
+          "data.conversations.texts_as_messages",
+          "true",
+          "false, or true with a chat template (data.conversations.chat_template)");
     OpenedData opened;
     DataSummary& summary = opened.summary;
     std::string packing_note;
@@ -124,10 +129,10 @@ class Conversations final : public FileFormat<ConversationsConfig> {
   std::unique_ptr<Dataset> open_file(const std::string& path,
                                      const char* field,
                                      bool shuffled,
-                                     const ModelTraits& model,
+                                     const config::ModelTraits& model,
                                      uint64_t seed,
-                                     const Tokenizer& tokenizer,
-                                     const ChatFiles& files,
+                                     const tokenizer::Tokenizer& tokenizer,
+                                     const chat::ChatFiles& files,
                                      DataSummary* summary,
                                      std::string* packing_note) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
@@ -137,9 +142,11 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
     std::vector<ReadLine> read(lines.size());
     EncoderThreads threads(data_, tokenizer);
-    threads.for_each(static_cast<int64_t>(lines.size()), [&](TokenEncoder& ids, int64_t i) {
-      read[static_cast<size_t>(i)] = read_line(lines[static_cast<size_t>(i)], encoder, files, ids);
-    });
+    threads.for_each(static_cast<int64_t>(lines.size()),
+                     [&](tokenizer::TokenEncoder& ids, int64_t i) {
+                       read[static_cast<size_t>(i)] =
+                           read_line(lines[static_cast<size_t>(i)], encoder, files, ids);
+                     });
     // One token more than the context, because the last one is only a target.
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
@@ -211,8 +218,8 @@ class Conversations final : public FileFormat<ConversationsConfig> {
 
   ReadLine read_line(const Line& line,
                      const ConversationEncoder& encoder,
-                     const ChatFiles& files,
-                     TokenEncoder& ids) const {
+                     const chat::ChatFiles& files,
+                     tokenizer::TokenEncoder& ids) const {
     ReadLine read;
     Conversation conversation;
     read.problem = read_conversation(line.text, config_, &conversation);
@@ -226,7 +233,7 @@ class Conversations final : public FileFormat<ConversationsConfig> {
     }
     try {
       read.tokens = encoder.encode(conversation, ids);
-    } catch (const MessagesRejected& error) {
+    } catch (const chat::MessagesRejected& error) {
       read.problem = error.what();
     } catch (const DataError& error) {
       read.failure = error.what();
@@ -243,4 +250,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<Conversations>(data, config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/base/tokenizer_files.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,9 +43,9 @@ decltype(DataConfig::source) source_with_tokenizer(decltype(DataConfig::source) 
 int64_t placeholder_vocabulary(const DataConfig& data,
                                const std::string& path,
                                const MissingFile& missing) {
-  const ModelTraits& model = missing.model();
-  const bool outputs_are_tokens =
-      model.text_task == TextTask::kMaskedTokens || model.text_task == TextTask::kNextToken;
+  const config::ModelTraits& model = missing.model();
+  const bool outputs_are_tokens = model.text_task == config::TextTask::kMaskedTokens ||
+                                  model.text_task == config::TextTask::kNextToken;
   const int64_t known = outputs_are_tokens ? model.outputs : model.vocabulary;
   if (known > 0) return known;
   const fs::path file = path_of(data, path);
@@ -53,24 +53,24 @@ int64_t placeholder_vocabulary(const DataConfig& data,
   if (path.empty() || !fs::exists(file, error))
     missing.refuse("the number of tokens",
                    fmt::format("set {}, or ", model.field(model.vocabulary_field)));
-  return open_tokenizer(file)->id_limit();
+  return tokenizer::open_tokenizer(file)->id_limit();
 }
 
-std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
-                                                     const std::string& path,
-                                                     const std::string& field) {
+std::unique_ptr<const tokenizer::Tokenizer> open_data_tokenizer(const DataConfig& data,
+                                                                const std::string& path,
+                                                                const std::string& field) {
   if (path.empty())
-    refuse_value(
+    config::refuse_value(
         field,
         in_quotes(path),
         fmt::format("the path of a tokenizer ({}), or a folder with one of them, because neither "
                     "model.from nor train.init_from names such a folder",
                     kTokenizerFiles));
   try {
-    return open_tokenizer(path_of(data, path));
+    return tokenizer::open_tokenizer(path_of(data, path));
   } catch (const DataError& error) {
     throw DataError("{}: {}", field, error.what());
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

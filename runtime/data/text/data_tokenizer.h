@@ -9,7 +9,7 @@
 #include "runtime/data/placeholder.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The source of a data section. If it has a tokenizer field that is empty, and the folder `weights`
 // (train.init_from) has a tokenizer, the field is that folder. For data.tokens only if the model
@@ -20,9 +20,9 @@ decltype(DataConfig::source) source_with_tokenizer(decltype(DataConfig::source) 
 
 // Opens the tokenizer at `path`, relative to data.dir if it exists there. Throws ConfigError, which
 // names `field`, if the path is empty, and DataError.
-std::unique_ptr<const Tokenizer> open_data_tokenizer(const DataConfig& data,
-                                                     const std::string& path,
-                                                     const std::string& field);
+std::unique_ptr<const tokenizer::Tokenizer> open_data_tokenizer(const DataConfig& data,
+                                                                const std::string& path,
+                                                                const std::string& field);
 
 // The vocabulary for a plan without data: the model's, otherwise that of the tokenizer, if it
 // exists. Throws DataError if neither is known.
@@ -30,4 +30,4 @@ int64_t placeholder_vocabulary(const DataConfig& data,
                                const std::string& path,
                                const MissingFile& missing);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

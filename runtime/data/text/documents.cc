@@ -12,7 +12,7 @@
 #include "runtime/data/tables/csv.h"
 #include "runtime/data/text/json_lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 DocumentFormat format_by_name(std::string_view path) {
@@ -216,4 +216,4 @@ std::optional<std::string_view> DocumentReader::text_of(RawDocument* document,
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

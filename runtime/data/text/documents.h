@@ -12,7 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class DocumentFormat : uint8_t { kText, kJsonLines, kCsv, kTsv };
 
@@ -80,4 +80,4 @@ class DocumentReader {
   std::unique_ptr<Table> table_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 
 #include "runtime/base/threads.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxThreads = 32;
@@ -17,7 +17,7 @@ constexpr int64_t kBlock = 64;
 
 }  // namespace
 
-EncoderThreads::EncoderThreads(const DataConfig& data, const Tokenizer& tokenizer) {
+EncoderThreads::EncoderThreads(const DataConfig& data, const tokenizer::Tokenizer& tokenizer) {
   const int64_t threads = data.decode_threads > 0
                               ? data.decode_threads
                               : std::min<int64_t>(compute_threads(), kMaxThreads);
@@ -25,11 +25,11 @@ EncoderThreads::EncoderThreads(const DataConfig& data, const Tokenizer& tokenize
 }
 
 void EncoderThreads::for_each(int64_t count,
-                              const std::function<void(TokenEncoder&, int64_t)>& body) {
+                              const std::function<void(tokenizer::TokenEncoder&, int64_t)>& body) {
   std::atomic<int64_t> next{0};
   std::mutex mutex;
   std::exception_ptr error;
-  const auto work = [&](TokenEncoder& encoder) {
+  const auto work = [&](tokenizer::TokenEncoder& encoder) {
     try {
       for (int64_t begin; (begin = next.fetch_add(kBlock)) < count;)
         for (int64_t i = begin; i < std::min(begin + kBlock, count); ++i) body(encoder, i);
@@ -51,4 +51,4 @@ void EncoderThreads::for_each(int64_t count,
   if (error) std::rethrow_exception(error);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,7 +3,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r\n";
@@ -59,4 +59,4 @@ std::string problem_in_line(const JsonError& error) {
   return problem;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "runtime/data/text/text_samples.h"
 #include "runtime/data/text/text_table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kRowsPerBatch = 1 << 13;
@@ -30,7 +30,7 @@ std::vector<TextColumn> columns_of(const LabelledTextConfig& config, bool with_l
 
 class LabelledDataset final : public Dataset {
  public:
-  LabelledDataset(LabelledSamples samples, const ModelTraits& model)
+  LabelledDataset(LabelledSamples samples, const config::ModelTraits& model)
       : samples_(std::move(samples)),
         context_(model.context),
         input_(text_input(model, /*packed=*/false)),
@@ -104,7 +104,7 @@ class FileReader {
     for (int64_t count = kRowsPerBatch; count == kRowsPerBatch;) {
       count = 0;
       while (count < kRowsPerBatch && table_.next(&rows[static_cast<size_t>(count)])) ++count;
-      source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
+      source_.threads.for_each(count, [&](tokenizer::TokenEncoder& encoder, int64_t i) {
         encode(encoder, &rows[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
       });
       for (int64_t i = 0; i < count; ++i)
@@ -114,9 +114,9 @@ class FileReader {
   }
 
  private:
-  bool has_values() const { return source_.model.text_task == TextTask::kSequenceValues; }
+  bool has_values() const { return source_.model.text_task == config::TextTask::kSequenceValues; }
 
-  void encode(TokenEncoder& encoder, TextTableRow* row, EncodedText* encoded) const {
+  void encode(tokenizer::TokenEncoder& encoder, TextTableRow* row, EncodedText* encoded) const {
     table_.parse(row);
     if (!row->problem.empty() || !with_texts_) return;
     std::vector<uint32_t> first, second;
@@ -259,8 +259,9 @@ LabelledSamples read_labelled_file(const LabelledSource& source,
   return FileReader(source, path, field, trains, parts, classes).read();
 }
 
-std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model) {
+std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples,
+                                               const config::ModelTraits& model) {
   return std::make_unique<LabelledDataset>(std::move(samples), model);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -14,13 +14,13 @@
 #include "runtime/data/text/text_encoding.h"
 #include "runtime/data/text/text_store.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // What the files of a data set have in common. Borrows its members.
 struct LabelledSource {
   const DataConfig& data;
   const LabelledTextConfig& config;
-  const ModelTraits& model;
+  const config::ModelTraits& model;
   const TextForm& form;
   EncoderThreads& threads;
 };
@@ -54,6 +54,7 @@ LabelledSamples read_labelled_file(const LabelledSource& source,
 
 // Samples (4, T) i32 as in text_samples.h. The target is a class () i32 or, for kSequenceValues, a
 // value (1) f32; 0 if labels were not read.
-std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples, const ModelTraits& model);
+std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples,
+                                               const config::ModelTraits& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

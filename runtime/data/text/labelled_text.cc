@@ -10,7 +10,7 @@
 #include "runtime/data/text/labelled_file.h"
 #include "runtime/data/text/text_table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr char kTokenizerField[] = "data.labelled_text.tokenizer";
@@ -23,20 +23,23 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     text_table_kind(config_.train, "data.labelled_text.train");
     if (has_eval()) text_table_kind(config_.eval, "data.labelled_text.eval");
     if (config_.text.empty())
-      refuse_value("data.labelled_text.text", in_quotes(""), "the name or number of a column");
+      config::refuse_value(
+          "data.labelled_text.text", in_quotes(""), "the name or number of a column");
     if (config_.label.empty())
-      refuse_value("data.labelled_text.label", in_quotes(""), "the name or number of a column");
+      config::refuse_value(
+          "data.labelled_text.label", in_quotes(""), "the name or number of a column");
     refuse_same_column("text", config_.text, "label", config_.label);
     refuse_same_column("second_text", config_.second_text, "label", config_.label);
     refuse_same_column("second_text", config_.second_text, "text", config_.text);
   }
-  void check_for_model(const ModelTraits& model) const override {
-    if (model.text_task != TextTask::kSequenceClass &&
-        model.text_task != TextTask::kSequenceValues && model.text_task != TextTask::kHiddenStates)
+  void check_for_model(const config::ModelTraits& model) const override {
+    if (model.text_task != config::TextTask::kSequenceClass &&
+        model.text_task != config::TextTask::kSequenceValues &&
+        model.text_task != config::TextTask::kHiddenStates)
       throw ConfigError(
           "data.labelled_text: needs a model that predicts a class or values of each text, such as "
           "model.bert with task SEQUENCE_CLASSES");
-    if (model.text_task != TextTask::kSequenceValues) return;
+    if (model.text_task != config::TextTask::kSequenceValues) return;
     if (!config_.labels.empty())
       throw ConfigError(
           "data.labelled_text.labels: given, but the model predicts values; allowed: unset");
@@ -48,18 +51,22 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
                    "1 with data.labelled_text, which has one value for each text");
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
-
-  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
-    return open_texts(model, need_train, model.text_task != TextTask::kHiddenStates);
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
   }
-  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t /*seed*/,
+                    bool need_train) const override {
+    return open_texts(model, need_train, model.text_task != config::TextTask::kHiddenStates);
+  }
+  OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
     return open_texts(model, /*need_train=*/false, /*with_labels=*/false);
   }
 
   PlaceholderData make_placeholder(const MissingFile& missing) const override {
     PlaceholderData placeholder;
-    if (missing.model().text_task == TextTask::kSequenceValues) {
+    if (missing.model().text_task == config::TextTask::kSequenceValues) {
       placeholder.what = "a value for each text";
       placeholder.outputs = 1;
     } else {
@@ -76,21 +83,21 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
                                  const char* other,
                                  const std::string& other_column) {
     if (column == other_column)
-      refuse_value(fmt::format("data.labelled_text.{}", field),
-                   in_quotes(column),
-                   fmt::format("a column other than that of data.labelled_text.{}", other));
+      config::refuse_value(fmt::format("data.labelled_text.{}", field),
+                           in_quotes(column),
+                           fmt::format("a column other than that of data.labelled_text.{}", other));
   }
 
   // If labels of the samples are not wanted, the training file is still read if only it has the
   // number of classes.
-  OpenedData open_texts(const ModelTraits& model, bool need_train, bool with_labels) const {
+  OpenedData open_texts(const config::ModelTraits& model, bool need_train, bool with_labels) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
     EncoderThreads threads(data_, *tokenizer);
     const LabelledSource source{data_, config_, model, form, threads};
     const LabelledParts parts =
         with_labels ? LabelledParts::kTextsAndLabels : LabelledParts::kTexts;
-    const bool has_classes = model.text_task == TextTask::kSequenceClass;
+    const bool has_classes = model.text_task == config::TextTask::kSequenceClass;
     const bool needs_classes = has_classes && (with_labels || model.outputs == 0);
     ClassNames classes(config_.labels, "data.labelled_text.labels");
     OpenedData opened;
@@ -108,7 +115,7 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     if (has_eval())
       take(read_labelled_file(source, config_.eval, "labelled_text.eval", false, parts, &classes),
            &opened.eval);
-    if (model.text_task == TextTask::kSequenceValues) opened.summary.target_columns = 1;
+    if (model.text_task == config::TextTask::kSequenceValues) opened.summary.target_columns = 1;
     opened.summary.labels_from = config_.train;
     summarise_texts(
         words(), model, tokenizer->id_limit(), has_classes ? &classes : nullptr, cut, &opened);
@@ -130,4 +137,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<LabelledText>(data, config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kMaskPurpose = kRngShuffle | 3;  // sequence.cc has 1, table.cc 2
@@ -20,7 +20,7 @@ class MaskedDataset final : public Dataset {
  public:
   MaskedDataset(std::unique_ptr<Dataset> tokens,
                 std::shared_ptr<const Masking> masking,
-                const ModelTraits& model)
+                const config::ModelTraits& model)
       : tokens_(std::move(tokens)),
         masking_(std::move(masking)),
         context_(model.context),
@@ -107,7 +107,7 @@ class MaskedDataset final : public Dataset {
 
 }  // namespace
 
-Masking masking_of(const Tokenizer& tokenizer,
+Masking masking_of(const tokenizer::Tokenizer& tokenizer,
                    const std::string& field,
                    float share,
                    uint64_t seed) {
@@ -131,8 +131,8 @@ Masking masking_of(const Tokenizer& tokenizer,
 
 std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens,
                                      std::shared_ptr<const Masking> masking,
-                                     const ModelTraits& model) {
+                                     const config::ModelTraits& model) {
   return std::make_unique<MaskedDataset>(std::move(tokens), std::move(masking), model);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct Masking {
   float share = 0.15f;        // probability that a token is chosen, in (0, 1)
@@ -21,7 +21,7 @@ struct Masking {
 
 // Masking with a tokenizer's [MASK] or <mask> and its special tokens. `field`: the config field of
 // the tokenizer, for messages. Throws ConfigError if it has no such token.
-Masking masking_of(const Tokenizer& tokenizer,
+Masking masking_of(const tokenizer::Tokenizer& tokenizer,
                    const std::string& field,
                    float share,
                    uint64_t seed);
@@ -34,6 +34,6 @@ Masking masking_of(const Tokenizer& tokenizer,
 // alone, so that runs with different seeds are evaluated on the same samples.
 std::unique_ptr<Dataset> mask_tokens(std::unique_ptr<Dataset> tokens,
                                      std::shared_ptr<const Masking> masking,
-                                     const ModelTraits& model);
+                                     const config::ModelTraits& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kRoles[] = {"system", "user", "assistant", "tool", "developer"};
@@ -57,7 +57,7 @@ std::string_view meant_role(const std::string& role) {
   for (const OtherRole& other : kOtherRoles)
     if (plain == other.found) return other.meant;
   for (const std::string_view known : {kRoles[0], kRoles[2]})
-    if (!suggestion(plain, {std::string(known)}).empty()) return known;
+    if (!config::suggestion(plain, {std::string(known)}).empty()) return known;
   return role.find_first_not_of(" \t\r\n") == std::string::npos ? "user" : std::string_view();
 }
 
@@ -267,4 +267,4 @@ std::string describe_other_form(const Json& line) {
   return fmt::format("; its members are {}", quoted_names(line.names()));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 
 #include "runtime/base/json.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 bool is_assistant(const Json& message);
 
@@ -27,4 +27,4 @@ std::string weight_of_line(const Json& line);
 // as "; it is in Alpaca's form; ...", otherwise the names of its members.
 std::string describe_other_form(const Json& line);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/sampler.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // The pieces of all documents, in stored order.
@@ -61,7 +61,7 @@ class PackedDataset final : public Dataset {
   PackedDataset(std::shared_ptr<const SourceFile> file,
                 TokenSequence tokens,
                 std::shared_ptr<const Packing> packing,
-                const ModelTraits& model,
+                const config::ModelTraits& model,
                 uint64_t seed,
                 bool shuffled)
       : file_(std::move(file)),
@@ -69,7 +69,7 @@ class PackedDataset final : public Dataset {
         packing_(std::move(packing)),
         seed_(seed),
         shuffled_(shuffled),
-        predicts_next_(model.text_task == TextTask::kNextToken),
+        predicts_next_(model.text_task == config::TextTask::kNextToken),
         input_{DType::kI32, Shape{3, model.context}},
         target_{DType::kI32, Shape{model.context}} {}
 
@@ -223,11 +223,11 @@ void Packing::write_sample(
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,
                                              TokenSequence tokens,
                                              std::shared_ptr<const Packing> packing,
-                                             const ModelTraits& model,
+                                             const config::ModelTraits& model,
                                              uint64_t seed,
                                              bool shuffled) {
   return std::make_unique<PackedDataset>(
       std::move(file), tokens, std::move(packing), model, seed, shuffled);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "runtime/data/source_file.h"
 #include "runtime/data/text/sequence.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // (documents + 1) ascending offsets into a sequence of tokens: where each document begins, and the
 // end of the sequence.
@@ -93,8 +93,8 @@ class Packing {
 std::unique_ptr<Dataset> make_packed_dataset(std::shared_ptr<const SourceFile> file,
                                              TokenSequence tokens,
                                              std::shared_ptr<const Packing> packing,
-                                             const ModelTraits& model,
+                                             const config::ModelTraits& model,
                                              uint64_t seed,
                                              bool shuffled);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

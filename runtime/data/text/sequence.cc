@@ -7,7 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr uint32_t kShiftPurpose = kRngShuffle | 1;  // kRngShuffle itself is the sampler's
@@ -39,14 +39,14 @@ class SequenceDataset final : public Dataset {
  public:
   SequenceDataset(std::shared_ptr<const SourceFile> file,
                   TokenSequence tokens,
-                  const ModelTraits& model,
+                  const config::ModelTraits& model,
                   uint64_t seed,
                   bool shifted)
       : file_(std::move(file)),
         tokens_(tokens),
         context_(model.context),
         seed_(seed),
-        predicts_next_(model.text_task == TextTask::kNextToken) {
+        predicts_next_(model.text_task == config::TextTask::kNextToken) {
     const int64_t context = context_, ahead = predicts_next_ ? 1 : 0;
     const int64_t inputs = tokens.count() - ahead;
     if (inputs < context)
@@ -120,7 +120,7 @@ int64_t largest_token(const TokenSequence& tokens) {
 
 void require_vocabulary(const TokenSequence& tokens,
                         int64_t vocabulary,
-                        const ModelTraits& model,
+                        const config::ModelTraits& model,
                         const std::string& name) {
   if (vocabulary >= int64_t{1} << (8 * tokens.token_bytes)) return;  // no token can be too large
   for (int64_t begin = 0; begin < tokens.count(); begin += kScanTokens) {
@@ -143,10 +143,10 @@ void require_vocabulary(const TokenSequence& tokens,
 
 std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
                                                TokenSequence tokens,
-                                               const ModelTraits& model,
+                                               const config::ModelTraits& model,
                                                uint64_t seed,
                                                bool shifted) {
   return std::make_unique<SequenceDataset>(std::move(file), tokens, model, seed, shifted);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // A sequence of tokens stored as unsigned little-endian integers, not necessarily aligned.
 struct TokenSequence {
@@ -27,7 +27,7 @@ int64_t largest_token(const TokenSequence& tokens);
 // the model's field that limits it.
 void require_vocabulary(const TokenSequence& tokens,
                         int64_t vocabulary,
-                        const ModelTraits& model,
+                        const config::ModelTraits& model,
                         const std::string& name);
 
 // Sample i is the T + 1 tokens from i * T + shift on, with T = model.context: input (T) i32 is all
@@ -37,8 +37,8 @@ void require_vocabulary(const TokenSequence& tokens,
 // epoch. `file` owns the bytes. Throws DataError if there are too few tokens for one sample.
 std::unique_ptr<Dataset> make_sequence_dataset(std::shared_ptr<const SourceFile> file,
                                                TokenSequence tokens,
-                                               const ModelTraits& model,
+                                               const config::ModelTraits& model,
                                                uint64_t seed,
                                                bool shifted);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxSamples = 4096;
@@ -22,8 +22,11 @@ enum Draw : uint32_t { kLengths = 16, kLabels, kWords, kHiding, kMeaning };
 
 class SyntheticText final : public Dataset {
  public:
-  SyntheticText(
-      int64_t samples, const ModelTraits& model, int64_t vocabulary, int64_t outputs, uint64_t seed)
+  SyntheticText(int64_t samples,
+                const config::ModelTraits& model,
+                int64_t vocabulary,
+                int64_t outputs,
+                uint64_t seed)
       : samples_(samples),
         task_(model.text_task),
         segments_(model.segments),
@@ -86,17 +89,17 @@ class SyntheticText final : public Dataset {
       tokens[kSegmentRow * time_ + t] = inside && t >= second ? 1 : 0;
     }
     switch (task_) {
-      case TextTask::kMaskedTokens: hide(row, length, tokens); return;
-      case TextTask::kTokenClasses: tag(row, length, tokens); return;
-      case TextTask::kSequenceValues: add_values(row, length, tokens); return;
+      case config::TextTask::kMaskedTokens: hide(row, length, tokens); return;
+      case config::TextTask::kTokenClasses: tag(row, length, tokens); return;
+      case config::TextTask::kSequenceValues: add_values(row, length, tokens); return;
       default: targets_[static_cast<size_t>(row)] = static_cast<int32_t>(label);
     }
   }
 
   // Draws the first `length` of the tokens (T).
   void fill_tokens(int64_t row, int64_t length, int64_t label, int32_t* tokens) const {
-    const bool of_class = task_ == TextTask::kSequenceClass && outputs_ <= vocabulary_;
-    const bool hides = task_ == TextTask::kMaskedTokens && vocabulary_ > 1;
+    const bool of_class = task_ == config::TextTask::kSequenceClass && outputs_ <= vocabulary_;
+    const bool hides = task_ == config::TextTask::kMaskedTokens && vocabulary_ > 1;
     const int64_t words = hides ? vocabulary_ - 1 : vocabulary_;
     // A factor coprime to the words makes the rule a permutation, so every token occurs.
     int64_t factor = words * 5 / 8 + 1;
@@ -142,7 +145,7 @@ class SyntheticText final : public Dataset {
   }
 
   int64_t samples_;
-  TextTask task_;
+  config::TextTask task_;
   int64_t segments_, time_, vocabulary_, outputs_;
   uint64_t seed_;
   int64_t rows_ = 0;  // samples generated
@@ -155,19 +158,20 @@ class SyntheticText final : public Dataset {
 }  // namespace
 
 OpenedData make_synthetic_text(const SyntheticConfig& synthetic,
-                               const ModelTraits& model,
+                               const config::ModelTraits& model,
                                uint64_t seed,
                                bool need_train) {
   OpenedData opened;
   DataSummary& summary = opened.summary;
-  const bool of_tokens = model.text_task == TextTask::kMaskedTokens;
-  const int64_t outputs = of_tokens || model.text_task == TextTask::kHiddenStates ? 0
-                          : model.outputs > 0                                     ? model.outputs
+  const bool of_tokens = model.text_task == config::TextTask::kMaskedTokens;
+  const int64_t outputs = of_tokens || model.text_task == config::TextTask::kHiddenStates ? 0
+                          : model.outputs > 0 ? model.outputs
                                               : synthetic.classes;
   const int64_t given = of_tokens ? model.outputs : model.vocabulary;
   const int64_t vocabulary = given > 0 ? given : synthetic.classes;
   summary.features = model.context;
-  (model.text_task == TextTask::kSequenceValues ? summary.target_columns : summary.classes) =
+  (model.text_task == config::TextTask::kSequenceValues ? summary.target_columns
+                                                        : summary.classes) =
       of_tokens ? vocabulary : outputs;
   if (!of_tokens) summary.vocabulary = vocabulary;
   summary.train_samples = need_train ? synthetic.samples : 0;
@@ -182,4 +186,4 @@ OpenedData make_synthetic_text(const SyntheticConfig& synthetic,
   return opened;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -3,7 +3,7 @@
 
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Samples (4, T) i32 as in text_samples.h, a pure function of (seed, index). A text has 1 to T
 // tokens. If the model has segments, the part from a random position on has segment 1. What a model
@@ -17,8 +17,8 @@ namespace lockstep {
 // At most 4,096 samples and about 64 MiB are generated; larger indices repeat them. There is no
 // evaluation set.
 OpenedData make_synthetic_text(const SyntheticConfig& synthetic,
-                               const ModelTraits& model,
+                               const config::ModelTraits& model,
                                uint64_t seed,
                                bool need_train);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kSentencesPerBatch = 1 << 12;
@@ -21,7 +21,7 @@ constexpr std::string_view kBlanks = " \t";
 
 class TaggedDataset final : public Dataset {
  public:
-  TaggedDataset(TaggedSamples samples, const ModelTraits& model)
+  TaggedDataset(TaggedSamples samples, const config::ModelTraits& model)
       : samples_(std::move(samples)),
         context_(model.context),
         input_(text_input(model, /*packed=*/false)),
@@ -73,7 +73,7 @@ std::string_view text_of(const SourceFile& file) { return text_in(file.bytes(), 
 
 // Whether a word has different tokens after a space. Then every word is encoded with a space before
 // it, because words inside a text have one.
-bool needs_space(const Tokenizer& tokenizer) {
+bool needs_space(const tokenizer::Tokenizer& tokenizer) {
   std::vector<uint32_t> alone, after_space;
   const auto encoder = tokenizer.encoder();
   encoder->encode("a", /*with_special=*/false, &alone);
@@ -98,8 +98,8 @@ class FileReader {
         add_space_(needs_space(source.form.tokenizer())),
         bad_(source.data, file_.name()),
         samples_(source.form) {
-    for (const TemplatePart& part : source.form.parts()) {
-      if (part.text != TemplatePart::kSpecial) break;
+    for (const tokenizer::TemplatePart& part : source.form.parts()) {
+      if (part.text != tokenizer::TemplatePart::kSpecial) break;
       before_ += part.ids.size();
     }
   }
@@ -112,7 +112,7 @@ class FileReader {
       count = 0;
       while (count < kSentencesPerBatch && reader.next(&sentences[static_cast<size_t>(count)]))
         ++count;
-      source_.threads.for_each(count, [&](TokenEncoder& encoder, int64_t i) {
+      source_.threads.for_each(count, [&](tokenizer::TokenEncoder& encoder, int64_t i) {
         encode(encoder, &sentences[static_cast<size_t>(i)], &encoded[static_cast<size_t>(i)]);
       });
       for (int64_t i = 0; i < count; ++i)
@@ -122,7 +122,9 @@ class FileReader {
   }
 
  private:
-  void encode(TokenEncoder& encoder, TaggedSentence* sentence, EncodedSentence* encoded) const {
+  void encode(tokenizer::TokenEncoder& encoder,
+              TaggedSentence* sentence,
+              EncodedSentence* encoded) const {
     if (!sentence->problem.empty()) return;
     std::vector<uint32_t> ids;
     std::vector<int32_t> word_of;
@@ -274,8 +276,9 @@ TaggedSamples read_tagged_file(const TaggedSource& source,
   return FileReader(source, path, field, tags).read();
 }
 
-std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples, const ModelTraits& model) {
+std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples,
+                                             const config::ModelTraits& model) {
   return std::make_unique<TaggedDataset>(std::move(samples), model);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -16,7 +16,7 @@
 #include "runtime/data/text/text_encoding.h"
 #include "runtime/data/text/text_store.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 struct TaggedSentence {
   int64_t line = 0;     // of the first word or, if there is one, of the problem; from 1
@@ -74,6 +74,7 @@ TaggedSamples read_tagged_file(const TaggedSource& source,
 void read_tags(const TaggedSource& source, ClassNames* tags);
 
 // Samples (4, T) i32 as in text_samples.h, targets (T) i32.
-std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples, const ModelTraits& model);
+std::unique_ptr<Dataset> make_tagged_dataset(TaggedSamples samples,
+                                             const config::ModelTraits& model);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

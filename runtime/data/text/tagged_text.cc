@@ -9,7 +9,7 @@
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/tagged_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr char kTokenizerField[] = "data.tagged_text.tokenizer";
@@ -21,25 +21,30 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
 
   void check() const override {
     if (config_.tag == config_.word)
-      refuse_value(
+      config::refuse_value(
           "data.tagged_text.tag",
           config_.tag,
           fmt::format("a column other than data.tagged_text.word, which is {}", config_.word));
   }
-  void check_for_model(const ModelTraits& model) const override {
-    if (model.text_task == TextTask::kTokenClasses || model.text_task == TextTask::kHiddenStates)
+  void check_for_model(const config::ModelTraits& model) const override {
+    if (model.text_task == config::TextTask::kTokenClasses ||
+        model.text_task == config::TextTask::kHiddenStates)
       return;
     throw ConfigError(
         "data.tagged_text: needs a model that predicts a class of each token, such as model.bert "
         "with task TOKEN_CLASSES");
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
-
-  OpenedSource open(const ModelTraits& model, uint64_t /*seed*/, bool need_train) const override {
-    return open_sentences(model, need_train, model.text_task != TextTask::kHiddenStates);
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
   }
-  OpenedSource open_inputs(const ModelTraits& model, uint64_t /*seed*/) const override {
+
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t /*seed*/,
+                    bool need_train) const override {
+    return open_sentences(model, need_train, model.text_task != config::TextTask::kHiddenStates);
+  }
+  OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
     return open_sentences(model, /*need_train=*/false, /*with_tags=*/false);
   }
 
@@ -53,13 +58,15 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
  private:
   // If tags of the words are not wanted, the training file is still read if only it has the number
   // of tags.
-  OpenedData open_sentences(const ModelTraits& model, bool need_train, bool with_tags) const {
+  OpenedData open_sentences(const config::ModelTraits& model,
+                            bool need_train,
+                            bool with_tags) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, /*pairs=*/false, model, kTokenizerField);
     EncoderThreads threads(data_, *tokenizer);
     const TaggedSource source{data_, config_, form, threads, with_tags};
     ClassNames tags(config_.tags, "data.tagged_text.tags");
-    const bool has_tags = model.text_task == TextTask::kTokenClasses;
+    const bool has_tags = model.text_task == config::TextTask::kTokenClasses;
     if (has_tags && (with_tags || model.outputs == 0) && !tags.listed()) read_tags(source, &tags);
     OpenedData opened;
     int64_t cut = 0;
@@ -85,4 +92,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data,
   return std::make_unique<TaggedText>(data, config);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

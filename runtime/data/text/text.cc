@@ -8,7 +8,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/text/sequence.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kByteVocabulary = 256;
@@ -48,8 +48,8 @@ class Text final : public FileFormat<TextConfig> {
   void check() const override {
     check_eval_split("data.text", config_.eval, config_.eval_fraction);
   }
-  void check_for_model(const ModelTraits& model) const override {
-    if (model.text_task != TextTask::kNextToken)
+  void check_for_model(const config::ModelTraits& model) const override {
+    if (model.text_task != config::TextTask::kNextToken)
       throw ConfigError(
           "data.text: needs a model that predicts the next token, because bytes have no mask "
           "token; `lockstep data tokenize` converts text for data.tokens");
@@ -61,13 +61,17 @@ class Text final : public FileFormat<TextConfig> {
                    "at least 256 with data.text, whose tokens are bytes");
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
+  }
   bool has_byte_tokens() const override { return true; }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 
   // Samples are those of sequence.h, with another shift in each epoch if data are shuffled. Without
   // an evaluation file, the evaluation set is the last eval_fraction of the training file.
-  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t seed,
+                    bool need_train) const override {
     const bool hold_out = config_.eval.empty() && config_.eval_fraction > 0;
     OpenedData opened;
     if (need_train || hold_out) {
@@ -114,4 +118,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Text
   return std::make_unique<Text>(data, text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t room) {
   if (first + second <= room) return {first, second};
@@ -17,20 +17,20 @@ std::pair<int64_t, int64_t> longest_first(int64_t first, int64_t second, int64_t
   return first > second ? std::pair(room - kept, kept) : std::pair(kept, room - kept);
 }
 
-TextForm::TextForm(const Tokenizer& tokenizer,
+TextForm::TextForm(const tokenizer::Tokenizer& tokenizer,
                    bool pairs,
-                   const ModelTraits& model,
+                   const config::ModelTraits& model,
                    const std::string& field)
     : tokenizer_(&tokenizer),
       pairs_(pairs),
       parts_(pairs ? tokenizer.pair_template() : tokenizer.text_template()),
-      room_(model.context - special_tokens_of(parts_)) {
+      room_(model.context - tokenizer::special_tokens_of(parts_)) {
   if (parts_.empty())
     throw ConfigError(
         "{}: the tokenizer has no template for pairs of texts; use a tokenizer.json with a "
         "post_processor that has one",
         field);
-  for (const TemplatePart& part : parts_)
+  for (const tokenizer::TemplatePart& part : parts_)
     if (part.segment >= static_cast<uint32_t>(std::max<int64_t>(model.segments, 1)))
       model.refuse(model.segments_field,
                    model.segments,
@@ -41,7 +41,7 @@ TextForm::TextForm(const Tokenizer& tokenizer,
                                field,
                                part.segment));
   if (room_ < (pairs ? 2 : 1))
-    refuse_value(
+    config::refuse_value(
         model.field("context"),
         model.context,
         fmt::format("above {}, the number of special tokens in a sample", model.context - room_));
@@ -65,11 +65,11 @@ void TextForm::assemble(std::span<const uint32_t> first,
   encoded->ids.clear();
   encoded->first_length = static_cast<int32_t>(kept);
   encoded->cut = static_cast<int64_t>(first.size() + second.size()) > kept + kept_second;
-  for (const TemplatePart& part : parts_) {
+  for (const tokenizer::TemplatePart& part : parts_) {
     const std::span<const uint32_t> ids =
-        part.text == TemplatePart::kSpecial ? std::span(part.ids) : texts[part.text];
+        part.text == tokenizer::TemplatePart::kSpecial ? std::span(part.ids) : texts[part.text];
     encoded->ids.insert(encoded->ids.end(), ids.begin(), ids.end());
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

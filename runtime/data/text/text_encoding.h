@@ -11,7 +11,7 @@
 #include "runtime/config/model_traits.h"
 #include "runtime/tokenizer/tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // How many tokens of two texts, with `first` and `second` tokens, are kept if there is room for
 // `room`. The longer text loses tokens at its end until both fit or are equally long. If an odd
@@ -34,13 +34,13 @@ class TextForm {
   // has no template for pairs although `pairs` is set, if the template has more segments than the
   // model, if special tokens fill the context, or if the tokenizer has more tokens than the model's
   // vocabulary.
-  TextForm(const Tokenizer& tokenizer,
+  TextForm(const tokenizer::Tokenizer& tokenizer,
            bool pairs,
-           const ModelTraits& model,
+           const config::ModelTraits& model,
            const std::string& field);
 
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
-  const TextTemplate& parts() const { return parts_; }
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+  const tokenizer::TextTemplate& parts() const { return parts_; }
   int64_t room() const { return room_; }  // max number of text tokens in a sample
 
   // Builds a sample from the tokens of one or two texts, truncated to fit. `second` is empty
@@ -50,10 +50,10 @@ class TextForm {
                 EncodedText* encoded) const;
 
  private:
-  const Tokenizer* tokenizer_;
+  const tokenizer::Tokenizer* tokenizer_;
   bool pairs_;
-  TextTemplate parts_;
+  tokenizer::TextTemplate parts_;
   int64_t room_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -1,23 +1,23 @@
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
-SampleSpec text_input(const ModelTraits& model, bool packed) {
+SampleSpec text_input(const config::ModelTraits& model, bool packed) {
   if (takes_segments(model)) return {DType::kI32, Shape{kTextRows, model.context}};
   if (packed) return {DType::kI32, Shape{kSegmentRow, model.context}};
   return {DType::kI32, Shape{model.context}};
 }
 
-SampleSpec text_target(const ModelTraits& model, int64_t outputs) {
+SampleSpec text_target(const config::ModelTraits& model, int64_t outputs) {
   switch (model.text_task) {
-    case TextTask::kNextToken:
-    case TextTask::kMaskedTokens:
-    case TextTask::kTokenClasses: return {DType::kI32, Shape{model.context}};
-    case TextTask::kSequenceValues: return {DType::kF32, Shape{outputs}};
-    case TextTask::kSequenceClass:
-    case TextTask::kHiddenStates: break;
+    case config::TextTask::kNextToken:
+    case config::TextTask::kMaskedTokens:
+    case config::TextTask::kTokenClasses: return {DType::kI32, Shape{model.context}};
+    case config::TextTask::kSequenceValues: return {DType::kF32, Shape{outputs}};
+    case config::TextTask::kSequenceClass:
+    case config::TextTask::kHiddenStates: break;
   }
   return {DType::kI32, Shape{}};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

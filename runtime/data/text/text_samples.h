@@ -10,19 +10,19 @@
 
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // The rows of a sample.
 enum TextRow { kTokenRow, kDocumentRow, kPositionRow, kSegmentRow, kTextRows };
 
 // Whether the model takes samples (4, T).
-inline bool takes_segments(const ModelTraits& model) {
-  return model.segments > 0 || model.text_task != TextTask::kNextToken;
+inline bool takes_segments(const config::ModelTraits& model) {
+  return model.segments > 0 || model.text_task != config::TextTask::kNextToken;
 }
 
 // The input of samples of model.context tokens. `packed` matters only for causal language models.
-SampleSpec text_input(const ModelTraits& model, bool packed);
+SampleSpec text_input(const config::ModelTraits& model, bool packed);
 // The target of a sample. `outputs`: number of values, for TextTask::kSequenceValues.
-SampleSpec text_target(const ModelTraits& model, int64_t outputs);
+SampleSpec text_target(const config::ModelTraits& model, int64_t outputs);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -7,13 +7,14 @@
 
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
-TextStore::TextStore(TextTemplate parts, uint32_t id_limit)
+TextStore::TextStore(tokenizer::TextTemplate parts, uint32_t id_limit)
     : parts_(std::move(parts)),
       narrow_(id_limit <= uint32_t{std::numeric_limits<uint16_t>::max()} + 1),
-      pairs_(std::any_of(
-          parts_.begin(), parts_.end(), [](const TemplatePart& part) { return part.text == 1; })) {}
+      pairs_(std::any_of(parts_.begin(), parts_.end(), [](const tokenizer::TemplatePart& part) {
+        return part.text == 1;
+      })) {}
 
 void TextStore::add(const EncodedText& text) {
   if (narrow_)
@@ -49,11 +50,11 @@ void TextStore::read(int64_t index, int64_t context, int32_t* rows) const {
   std::fill_n(documents, count, 0);
   std::iota(positions, positions + count, 0);
   // The tokens that are neither special nor of the first text are of the second.
-  const int64_t texts = count - special_tokens_of(parts_);
+  const int64_t texts = count - tokenizer::special_tokens_of(parts_);
   const int64_t first_length = pairs_ ? first_length_[static_cast<size_t>(index)] : texts;
   int64_t t = 0;
-  for (const TemplatePart& part : parts_) {
-    const int64_t length = part.text == TemplatePart::kSpecial
+  for (const tokenizer::TemplatePart& part : parts_) {
+    const int64_t length = part.text == tokenizer::TemplatePart::kSpecial
                                ? static_cast<int64_t>(part.ids.size())
                                : (part.text == 0 ? first_length : texts - first_length);
     std::fill_n(segments + t, length, static_cast<int32_t>(part.segment));
@@ -80,4 +81,4 @@ void TextStore::add_to(Checksum* checksum) const {
   add(first_length_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

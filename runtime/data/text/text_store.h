@@ -7,12 +7,12 @@
 #include "runtime/base/checksum.h"
 #include "runtime/data/text/text_encoding.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 class TextStore {
  public:
   // `parts`: the template of all texts. Ids must be below `id_limit`.
-  TextStore(TextTemplate parts, uint32_t id_limit);
+  TextStore(tokenizer::TextTemplate parts, uint32_t id_limit);
 
   void add(const EncodedText& text);
   void add_again(int64_t index);  // adds a copy of a text
@@ -36,7 +36,7 @@ class TextStore {
     return narrow_ ? narrow_ids_[i] : wide_ids_[i];
   }
 
-  TextTemplate parts_;
+  tokenizer::TextTemplate parts_;
   bool narrow_, pairs_;
   std::vector<uint16_t> narrow_ids_;   // all tokens if narrow_, otherwise empty
   std::vector<uint32_t> wide_ids_;     // all tokens if not narrow_, otherwise empty
@@ -44,4 +44,4 @@ class TextStore {
   std::vector<int32_t> first_length_;  // (texts), only if they are pairs
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/json_lines.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr char kAllowedNames[] = "a file named .tsv, .csv or .jsonl, plain or .gz";
@@ -44,7 +44,7 @@ TextTableKind text_table_kind(const std::string& path, const std::string& field)
   if (has_suffix(name, ".tsv")) return TextTableKind::kTsv;
   if (has_suffix(name, ".csv")) return TextTableKind::kCsv;
   if (has_suffix(name, ".jsonl") || has_suffix(name, ".ndjson")) return TextTableKind::kJsonLines;
-  refuse_value(field, in_quotes(path), kAllowedNames);
+  config::refuse_value(field, in_quotes(path), kAllowedNames);
 }
 
 TextTable::TextTable(std::string_view text,
@@ -184,4 +184,4 @@ void TextTable::parse(TextTableRow* row) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "runtime/base/lines.h"
 #include "runtime/data/tables/csv.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 enum class TextTableKind { kCsv, kTsv, kJsonLines };
 
@@ -73,4 +73,4 @@ class TextTable {
   std::vector<std::string_view> read_;  // cells of the current row
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // llm.c's files begin with 256 int32: a magic number, a version, and for tokens their count.
@@ -185,4 +185,4 @@ std::string describe_narrow_tokens(const TokenSequence& sequence, const std::str
       is_16_bit ? "set data.tokens.format to RAW_UINT32" : "write tokens as uint32, not as int64");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

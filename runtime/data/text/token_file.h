@@ -9,7 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/data/text/sequence.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Parses a token file. The sequence points into `bytes`. `name`: the file's, for messages. Throws
 // DataError if there are no tokens; for raw formats, if the size is not a multiple of a token's;
@@ -23,4 +23,4 @@ TokenSequence parse_tokens(std::span<const std::byte> bytes,
 // the upper half of a number, which is 0 or little more. Otherwise "".
 std::string describe_narrow_tokens(const TokenSequence& sequence, const std::string& name);
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-namespace lockstep {
+namespace lockstep::data {
 
 static_assert(std::endian::native == std::endian::little);
 
@@ -32,4 +32,4 @@ void TokenWriter::finish() {
   boundaries_.finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 
 #include "runtime/base/file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 
 // Tokens are stored with 2 or 4 bytes each, little-endian: the formats RAW_UINT16 and RAW_UINT32 of
 // data.tokens. The boundaries are (documents + 1) little-endian uint64: document i has the tokens
@@ -41,4 +41,4 @@ class TokenWriter {
   std::vector<uint64_t> ends_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::data

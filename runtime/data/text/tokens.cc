@@ -11,7 +11,7 @@
 #include "runtime/data/text/packing.h"
 #include "runtime/data/text/token_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxToken = (int64_t{1} << 31) - 2;
@@ -38,13 +38,13 @@ class Tokens final : public FileFormat<TokensConfig> {
           std::tuple("eval", config_.eval_documents, config_.eval)}) {
       const std::string field = std::string("data.tokens.") + set + "_documents";
       if (!packs() && !name.empty())
-        refuse_value(field, name, "unset unless data.tokens.packing is BEST_FIT or PADDED");
+        config::refuse_value(field, name, "unset unless data.tokens.packing is BEST_FIT or PADDED");
       if (packs() && name.empty() != tokens.empty())
-        refuse_value(field,
-                     "'" + name + "'",
-                     tokens.empty()
-                         ? std::string("unset without data.tokens.") + set
-                         : "the path of a file of document boundaries, for data.tokens.packing");
+        config::refuse_value(
+            field,
+            "'" + name + "'",
+            tokens.empty() ? std::string("unset without data.tokens.") + set
+                           : "the path of a file of document boundaries, for data.tokens.packing");
     }
   }
   std::vector<std::string> files() const override {
@@ -53,34 +53,38 @@ class Tokens final : public FileFormat<TokensConfig> {
     return names;
   }
 
-  void check_for_model(const ModelTraits& model) const override {
+  void check_for_model(const config::ModelTraits& model) const override {
     if (packs_several() && !model.tells_documents_apart)
-      refuse_value(
+      config::refuse_value(
           "data.tokens.packing",
           "BEST_FIT",
           fmt::format("NONE or PADDED, because in model.{} packed documents would see each other",
                       model.section));
     if (hides(model)) return;
-    if (model.text_task != TextTask::kNextToken)
+    if (model.text_task != config::TextTask::kNextToken)
       throw ConfigError(
           "data.tokens: needs a model that predicts tokens: the next one, or masked ones");
     if (!config_.tokenizer.empty())
-      refuse_value("data.tokens.tokenizer",
-                   in_quotes(config_.tokenizer),
-                   "unset unless the model predicts masked tokens");
+      config::refuse_value("data.tokens.tokenizer",
+                           in_quotes(config_.tokenizer),
+                           "unset unless the model predicts masked tokens");
     if (config_.mask_share != TokensConfig{}.mask_share)
-      refuse_value("data.tokens.mask_share",
-                   config_.mask_share,
-                   "unset unless the model predicts masked tokens");
+      config::refuse_value("data.tokens.mask_share",
+                           config_.mask_share,
+                           "unset unless the model predicts masked tokens");
   }
 
-  bool supports(ModelInput input) const override { return input == ModelInput::kTokens; }
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
+  }
 
   // Samples are those of sequence.h, with another shift in each epoch if data are shuffled, or
   // those of packing.h. For a model that predicts masked tokens, masking.h masks some of them. The
   // vocabulary is the model's, otherwise the tokenizer's, otherwise the largest training token + 1.
   // Every token is checked against it.
-  OpenedSource open(const ModelTraits& model, uint64_t seed, bool need_train) const override {
+  OpenedSource open(const config::ModelTraits& model,
+                    uint64_t seed,
+                    bool need_train) const override {
     OpenedData opened;
     std::string packing_note;  // for the description: how tokens are hidden and packed
     int64_t vocabulary = model.outputs;
@@ -152,9 +156,12 @@ class Tokens final : public FileFormat<TokensConfig> {
  private:
   bool packs() const { return config_.packing != TokensConfig::Packing::kNone; }
   bool packs_several() const { return config_.packing == TokensConfig::Packing::kBestFit; }
-  static bool hides(const ModelTraits& model) { return model.text_task == TextTask::kMaskedTokens; }
+  static bool hides(const config::ModelTraits& model) {
+    return model.text_task == config::TextTask::kMaskedTokens;
+  }
 
-  std::shared_ptr<const Masking> open_masking(const ModelTraits& model, uint64_t seed) const {
+  std::shared_ptr<const Masking> open_masking(const config::ModelTraits& model,
+                                              uint64_t seed) const {
     constexpr char kField[] = "data.tokens.tokenizer";
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kField);
     if (model.outputs > 0 && tokenizer->id_limit() > model.outputs)
@@ -172,7 +179,7 @@ class Tokens final : public FileFormat<TokensConfig> {
   static void check_tokens(const TokenFile& tokens,
                            int64_t vocabulary,
                            const Masking* masking,
-                           const ModelTraits& model) {
+                           const config::ModelTraits& model) {
     require_vocabulary(tokens.sequence, vocabulary, model, tokens.file->name());
     const auto known =
         masking == nullptr ? vocabulary : static_cast<int64_t>(masking->special.size());
@@ -189,7 +196,7 @@ class Tokens final : public FileFormat<TokensConfig> {
   std::unique_ptr<Dataset> make_dataset(const TokenFile& tokens,
                                         const std::string& documents,
                                         const char* field,
-                                        const ModelTraits& model,
+                                        const config::ModelTraits& model,
                                         uint64_t seed,
                                         bool shuffled,
                                         std::string* packing_note) const {
@@ -201,7 +208,7 @@ class Tokens final : public FileFormat<TokensConfig> {
         model.context,
         several,
         boundaries.name(),
-        /*ahead=*/model.text_task == TextTask::kNextToken ? 1 : 0);
+        /*ahead=*/model.text_task == config::TextTask::kNextToken ? 1 : 0);
     if (packing_note != nullptr)
       *packing_note += fmt::format(
           "; {} pieces of documents {}, {:.1f}% of the positions in use",
@@ -236,4 +243,4 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Toke
   return std::make_unique<Tokens>(data, tokens);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::data

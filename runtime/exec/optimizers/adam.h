@@ -8,7 +8,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/exec/optimizers/slice.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct AdamUpdate {
   float step_size;  // lr / (1 - beta1^step)
@@ -57,4 +57,4 @@ struct AdamUpdate {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

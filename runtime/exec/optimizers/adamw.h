@@ -4,7 +4,7 @@
 
 #include "runtime/exec/optimizers/adam.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct AdamwUpdate : AdamUpdate {
   template <typename Config>
@@ -16,4 +16,4 @@ struct AdamwUpdate : AdamUpdate {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -7,7 +7,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/exec/optimizers/slice.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct LambDirection {
   float beta1, one_minus_beta1;
@@ -48,4 +48,4 @@ struct LambDirection {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -9,7 +9,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/exec/optimizers/slice.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct LionUpdate {
   float lr;
@@ -45,4 +45,4 @@ struct LionUpdate {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

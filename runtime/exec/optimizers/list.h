@@ -17,13 +17,13 @@
 #include "runtime/exec/optimizers/sgd.h"
 
 // X(message of the config, update)
-#define LOCKSTEP_OPTIMIZERS(X) \
-  X(SgdConfig, SgdUpdate)      \
-  X(AdamConfig, AdamUpdate)    \
-  X(AdamwConfig, AdamwUpdate)  \
-  X(LionConfig, LionUpdate)
+#define LOCKSTEP_OPTIMIZERS(X)      \
+  X(SgdConfig, exec::SgdUpdate)     \
+  X(AdamConfig, exec::AdamUpdate)   \
+  X(AdamwConfig, exec::AdamwUpdate) \
+  X(LionConfig, exec::LionUpdate)
 
-namespace lockstep {
+namespace lockstep::exec {
 
 #define LOCKSTEP_UPDATE(Config, Update) Update,
 using OptimizerUpdate = std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDirection,
@@ -61,4 +61,4 @@ inline constexpr bool kWritesParameter = !requires(const Update& u, const float&
 &&!requires(const Update& u, const float& p, float& x) { u(x, p, x); }
 &&!requires(const Update& u, const float& p, float& x) { u(x, p); };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

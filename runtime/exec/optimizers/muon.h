@@ -9,7 +9,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/exec/optimizers/slice.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // The first half: overwrites the gradient with the matrix to orthogonalize.
 struct MuonMomentum {
@@ -51,4 +51,4 @@ struct MuonStep {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct NewtonSchulz {
   int64_t rows = 0, columns = 0;
@@ -30,4 +30,4 @@ inline constexpr float kNewtonSchulzA = 3.4445f, kNewtonSchulzB = -4.7750f,
                        kNewtonSchulzC = 2.0315f;
 inline constexpr double kNewtonSchulzLeastNorm = 1e-7;
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

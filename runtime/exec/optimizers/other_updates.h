@@ -6,7 +6,7 @@
 
 #include "runtime/base/host_device.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // Updates a running statistic: the "gradient" is the sum over the lanes of what each lane has
 // measured. Also updates the average of the weights: `parameter` is the average, the "gradients"
@@ -31,4 +31,4 @@ struct Exchange {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -11,7 +11,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // The key of one update of all parameters.
 struct MomentRounding {
@@ -51,4 +51,4 @@ LOCKSTEP_HD BFloat16 round_at_random(float x, uint32_t random) {
   return {static_cast<uint16_t>(rounded >> 16 | quiet)};
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -8,7 +8,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/exec/optimizers/slice.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 struct SgdUpdate {
   float lr;
@@ -45,4 +45,4 @@ struct SgdUpdate {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

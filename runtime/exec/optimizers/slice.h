@@ -7,7 +7,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/exec/optimizers/rounding.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 
 // The parameters of the next update.
 struct UpdateStep {
@@ -56,4 +56,4 @@ struct OptimizerSlice {
   SliceChecksums* checksums = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::exec

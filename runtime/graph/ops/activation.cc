@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::activation(GraphBuilder& builder,
                          const std::string& name,
@@ -48,4 +48,4 @@ const OpSchema kActivationBackwardSchema = {
     elementwise_flops<kActivationBackwardFlops, ActivationBackwardIn::kDY>,
     {{ActivationBackwardOut::kDX, ActivationBackwardIn::kDY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

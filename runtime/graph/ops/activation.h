@@ -9,7 +9,7 @@
 #include "runtime/graph/activation.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -64,4 +64,4 @@ struct ActivationBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::add(GraphBuilder& builder, const std::string& name, TensorId a, TensorId b) {
   LOCKSTEP_CHECK(builder.shape(a) == builder.shape(b),
@@ -33,4 +33,4 @@ const OpSchema kAddSchema = {add_gradient,
                              elementwise_flops<1, AddIn::kA>,
                              {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

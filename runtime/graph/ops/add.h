@@ -6,7 +6,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -34,4 +34,4 @@ struct Add {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

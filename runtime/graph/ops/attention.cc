@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::attention(GraphBuilder& builder,
                         const std::string& name,
@@ -77,4 +77,4 @@ int64_t attention_backward_flops(const Graph& graph, const Op& op) {
 const OpSchema kAttentionSchema = {attention_gradient, attention_flops, {}};
 const OpSchema kAttentionBackwardSchema = {nullptr, attention_backward_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

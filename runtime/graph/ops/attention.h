@@ -25,7 +25,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -172,4 +172,4 @@ struct AttentionBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

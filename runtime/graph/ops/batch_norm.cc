@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::batch_norm(GraphBuilder& builder,
                          const std::string& name,
@@ -155,4 +155,4 @@ const OpSchema kBatchNormInputGradientSchema = {
 // Implemented by the executor, which has the lanes.
 const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0, GatherLanesIn::kLane>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

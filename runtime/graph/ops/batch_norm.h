@@ -23,7 +23,7 @@
 #include "runtime/graph/activation.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -269,4 +269,4 @@ struct BatchNormInputGradient {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // An extent before the matrices, counted from the last one; 1 if there is none.
@@ -104,7 +104,7 @@ TensorId ops::batched_matmul(GraphBuilder& builder,
                    "{}: {} of {} ",
                    name,
                    tensor.name,
-                   name_of(tensor.dtype));
+                   lockstep::name_of(tensor.dtype));
   }
   Shape shape;
   for (int d = std::max(a_rank, b_rank) - 2; d-- > 0;) {
@@ -162,4 +162,4 @@ int64_t batched_matmul_flops(const Graph& graph, const Op& op) {
 
 const OpSchema kBatchedMatmulSchema = {batched_matmul_gradient, batched_matmul_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -12,7 +12,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -105,4 +105,4 @@ struct BatchedMatmul {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

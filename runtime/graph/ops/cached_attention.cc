@@ -4,7 +4,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::cached_attention(GraphBuilder& builder,
                                const std::string& name,
@@ -61,4 +61,4 @@ int64_t cached_attention_flops(const Graph& graph, const Op& op) {
 const OpSchema kCachedAttentionSchema = {
     nullptr, cached_attention_flops, {{CachedAttentionOut::kNewCache, CachedAttentionIn::kCache}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

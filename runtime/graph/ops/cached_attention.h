@@ -17,7 +17,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -96,4 +96,4 @@ struct CachedAttention {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

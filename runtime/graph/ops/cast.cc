@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::cast(GraphBuilder& builder, const std::string& name, TensorId x) {
   if (builder[x].dtype == builder.options().compute) return x;
@@ -17,4 +17,4 @@ TensorId ops::cast(GraphBuilder& builder, const std::string& name, TensorId x) {
 
 const OpSchema kCastSchema = {nullptr, elementwise_flops<1, CastIn::kX>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

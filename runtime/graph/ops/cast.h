@@ -6,7 +6,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -20,4 +20,4 @@ namespace ops {
 TensorId cast(GraphBuilder& builder, const std::string& name, TensorId x);
 
 }  // namespace ops
-}  // namespace lockstep
+}  // namespace lockstep::graph

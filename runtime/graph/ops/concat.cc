@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // The extents of x, with another extent along `axis`.
@@ -22,9 +22,9 @@ void check_input(
   LOCKSTEP_CHECK(x.dtype == other.dtype && x.shape == with_extent(other.shape, axis, extent),
                  "{}: {} {} behind {} {} ",
                  name,
-                 name_of(x.dtype),
+                 lockstep::name_of(x.dtype),
                  to_string(x.shape),
-                 name_of(other.dtype),
+                 lockstep::name_of(other.dtype),
                  to_string(other.shape));
   LOCKSTEP_CHECK(is_movable(x.dtype) && x.role != Role::kParameter && x.padded_columns == 0,
                  "{}: {} ",
@@ -87,4 +87,4 @@ int64_t no_flops(const Graph&, const Op&) { return 0; }
 const OpSchema kConcatSchema = {concat_gradient, no_flops, {}};
 const OpSchema kConcatBackwardSchema = {nullptr, no_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

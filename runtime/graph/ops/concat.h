@@ -9,7 +9,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -73,4 +73,4 @@ struct ConcatBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -6,7 +6,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 Conv2dShape conv2d_shape(const Shape& x, const Shape& weight, const Conv2dAttributes& a) {
   return {.batch = x[0],
@@ -102,4 +102,4 @@ const OpSchema kConv2dSchema = {conv2d_gradient, conv2d_flops, {}};
 const OpSchema kConv2dBackwardSchema = {nullptr, conv2d_backward_flops, {}};
 const OpSchema kConv2dBatchNormSchema = {nullptr, conv2d_batch_norm_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

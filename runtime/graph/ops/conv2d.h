@@ -15,7 +15,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/ops/batch_norm.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -150,4 +150,4 @@ struct Conv2dBatchNormForward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::conv_transpose2d(GraphBuilder& builder,
                                const std::string& name,
@@ -81,4 +81,4 @@ int64_t conv_transpose2d_backward_flops(const Graph& graph, const Op& op) {
 const OpSchema kConvTranspose2dSchema = {conv_transpose2d_gradient, conv_transpose2d_flops, {}};
 const OpSchema kConvTranspose2dBackwardSchema = {nullptr, conv_transpose2d_backward_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

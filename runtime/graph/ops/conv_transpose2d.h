@@ -14,7 +14,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/ops/conv2d.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -163,4 +163,4 @@ struct ConvTranspose2dBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -4,7 +4,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 ops::NoisedImages ops::diffusion_noise(GraphBuilder& builder,
                                        const std::string& name,
@@ -49,4 +49,4 @@ int64_t diffusion_noise_flops(const Graph& graph, const Op& op) {
 
 const OpSchema kDiffusionNoiseSchema = {nullptr, diffusion_noise_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

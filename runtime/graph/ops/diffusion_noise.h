@@ -24,7 +24,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -139,4 +139,4 @@ struct DiffusionNoise {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

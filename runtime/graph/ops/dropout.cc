@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::dropout(GraphBuilder& builder,
                       const std::string& name,
@@ -37,4 +37,4 @@ const OpSchema kDropoutSchema = {
 const OpSchema kDropoutBackwardSchema = {
     nullptr, elementwise_flops<2, DropoutIn::kX>, {{DropoutOut::kY, DropoutIn::kX}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

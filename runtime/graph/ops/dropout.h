@@ -9,7 +9,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -57,4 +57,4 @@ struct Dropout {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

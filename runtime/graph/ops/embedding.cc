@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::embedding(GraphBuilder& builder,
                         const std::string& name,
@@ -53,4 +53,4 @@ const OpSchema kEmbeddingSchema = {embedding_gradient, embedding_flops, {}};
 const OpSchema kEmbeddingBackwardSchema = {
     nullptr, elementwise_flops<2, EmbeddingBackwardIn::kDY>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

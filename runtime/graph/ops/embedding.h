@@ -9,7 +9,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -84,4 +84,4 @@ struct EmbeddingBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

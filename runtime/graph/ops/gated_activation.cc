@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::gated_activation(GraphBuilder& builder,
                                const std::string& name,
@@ -47,4 +47,4 @@ const OpSchema kGatedActivationBackwardSchema = {
     elementwise_flops<kActivationBackwardFlops + 12, GatedActivationBackwardIn::kDY>,
     {{GatedActivationBackwardOut::kDX, GatedActivationBackwardIn::kX}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

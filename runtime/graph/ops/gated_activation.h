@@ -10,7 +10,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/ops/activation.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -63,4 +63,4 @@ struct GatedActivationBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

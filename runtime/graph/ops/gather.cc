@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // The sizes of x around dimension `axis`, which is made non-negative. Checks what both kinds
@@ -19,7 +19,7 @@ GatherSizes sizes_of(
   LOCKSTEP_CHECK(builder[indices].dtype == DType::kI32,
                  "{}: indices of {} ",
                  name,
-                 name_of(builder[indices].dtype));
+                 lockstep::name_of(builder[indices].dtype));
   LOCKSTEP_CHECK(axis >= -rank && axis < rank, "{}: dimension {} ", name, axis);
   if (axis < 0) axis += rank;
   GatherSizes sizes;
@@ -96,4 +96,4 @@ const OpSchema kGatherElementsSchema = {
 const OpSchema kGatherElementsBackwardSchema = {
     nullptr, elementwise_flops<1, GatherBackwardIn::kDY>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

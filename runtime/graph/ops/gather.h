@@ -15,7 +15,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -82,4 +82,4 @@ struct GatherBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

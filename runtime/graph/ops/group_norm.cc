@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::group_norm(GraphBuilder& builder,
                          const std::string& name,
@@ -56,4 +56,4 @@ const OpSchema kGroupNormBackwardSchema = {nullptr,
                                            elementwise_flops<12, GroupNormBackwardIn::kDY>,
                                            {{GroupNormBackwardOut::kDX, GroupNormBackwardIn::kDY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -13,7 +13,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -107,4 +107,4 @@ struct GroupNormBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

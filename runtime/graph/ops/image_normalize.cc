@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::image_normalize(GraphBuilder& builder,
                               const std::string& name,
@@ -25,4 +25,4 @@ TensorId ops::image_normalize(GraphBuilder& builder,
 
 const OpSchema kImageNormalizeSchema = {nullptr, elementwise_flops<2, ImageNormalizeIn::kX>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -11,7 +11,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -64,4 +64,4 @@ struct ImageNormalize {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 std::pair<TensorId, TensorId> ops::layer_norm(GraphBuilder& builder,
                                               const std::string& name,
@@ -66,4 +66,4 @@ const OpSchema kLayerNormBackwardSchema = {
     {{LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDResidual},
      {LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -13,7 +13,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -98,4 +98,4 @@ struct LayerNormBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

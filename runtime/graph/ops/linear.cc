@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 namespace {
 
@@ -100,4 +100,4 @@ int64_t linear_backward_flops(const Graph& graph, const Op& op) {
 const OpSchema kLinearSchema = {linear_gradient, linear_flops, {}};
 const OpSchema kLinearBackwardSchema = {nullptr, linear_backward_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -14,7 +14,7 @@
 #include "runtime/graph/activation.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -120,4 +120,4 @@ struct LinearBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 void ops::linear_cross_entropy(GraphBuilder& builder,
                                TensorId x,
@@ -50,4 +50,4 @@ int64_t linear_cross_entropy_flops(const Graph& graph, const Op& op) {
 const OpSchema kLinearCrossEntropySchema = {
     nullptr, linear_cross_entropy_flops, {{LinearCrossEntropyOut::kDX, LinearCrossEntropyIn::kX}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -16,7 +16,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -120,4 +120,4 @@ struct LinearCrossEntropy {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

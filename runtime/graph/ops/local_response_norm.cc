@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::local_response_norm(GraphBuilder& builder,
                                   const std::string& name,
@@ -37,4 +37,4 @@ const OpSchema kLocalResponseNormSchema = {
 const OpSchema kLocalResponseNormBackwardSchema = {
     nullptr, elementwise_flops<32, LocalResponseNormBackwardIn::kDY>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -10,7 +10,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -74,4 +74,4 @@ inline bool supports_window(const OpCall& op) {
   return op.attributes<LocalResponseNormAttributes>().size <= kMaxNormChannels;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

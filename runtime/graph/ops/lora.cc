@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 constexpr const char* kWeight = ".weight";
@@ -125,4 +125,4 @@ const OpSchema kLoraAddSchema = {
     lora_add_gradient, lora_add_flops, {{LoraAddOut::kOut, LoraAddIn::kY}}};
 const OpSchema kLoraAddBackwardSchema = {nullptr, lora_add_backward_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

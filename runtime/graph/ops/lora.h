@@ -16,7 +16,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 enum class LoraAddIn : InputIndex { kY, kDOut = kY, kH, kB };  // of both ops
 enum class LoraAddOut : OutputIndex { kOut };
@@ -132,4 +132,4 @@ struct LoraAddBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 PackedTokensIds ops::packed_tokens(GraphBuilder& builder, TensorId packed, int32_t first_position) {
   const Shape shape = builder.shape(packed);
@@ -32,4 +32,4 @@ PackedTokensIds ops::packed_tokens(GraphBuilder& builder, TensorId packed, int32
 
 const OpSchema kPackedTokensSchema = {nullptr, elementwise_flops<0, PackedTokensIn::kPacked>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

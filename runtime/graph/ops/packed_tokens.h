@@ -10,7 +10,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -58,4 +58,4 @@ struct PackedTokens {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 bool broadcast(const Shape& with, Shape& to) {
   const Shape& longer = with.rank() > to.rank() ? with : to;
@@ -167,4 +167,4 @@ const OpSchema kPointwiseSchema = {pointwise_gradient,
                                     {PointwiseOut::kY, {PointwiseIn::kX, 7}},
                                     {PointwiseOut::kY, {PointwiseIn::kX, 8}}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

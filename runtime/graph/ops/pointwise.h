@@ -11,7 +11,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/pointwise_code.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 struct Op;
@@ -102,4 +102,4 @@ struct PointwiseForward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

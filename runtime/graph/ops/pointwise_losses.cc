@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 void ops::binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId targets) {
   LOCKSTEP_CHECK(builder.shape(logits).elements() == builder.shape(targets).elements());
@@ -30,4 +30,4 @@ const OpSchema kMeanSquaredErrorSchema = {nullptr,
                                           elementwise_flops<4, LossIn::kPrediction>,
                                           {{LossOut::kGradient, LossIn::kPrediction}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

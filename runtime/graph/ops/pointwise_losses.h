@@ -10,7 +10,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -52,4 +52,4 @@ struct PointwiseLoss {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

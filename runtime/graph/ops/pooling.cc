@@ -6,7 +6,7 @@
 #include "runtime/graph/schema.h"
 #include "runtime/graph/window.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 bool windows_see_pixels(int64_t pixels,
                         int64_t windows,
@@ -167,4 +167,4 @@ const OpSchema kGlobalAvgPoolSchema = {
     global_avg_pool_gradient, elementwise_flops<1, PoolIn::kX>, {}};
 const OpSchema kGlobalAvgPoolBackwardSchema = {nullptr, backward_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

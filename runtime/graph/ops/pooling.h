@@ -17,7 +17,7 @@
 #include "runtime/graph/extent2d.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -154,4 +154,4 @@ struct GlobalAvgPoolBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

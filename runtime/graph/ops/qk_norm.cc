@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::qk_norm(GraphBuilder& builder,
                       const std::string& name,
@@ -55,4 +55,4 @@ const OpSchema kQkNormBackwardSchema = {nullptr,
                                         elementwise_flops<9, QkNormBackwardIn::kDY>,
                                         {{QkNormBackwardOut::kDX, QkNormBackwardIn::kDY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -12,7 +12,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/ops/rms_norm.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -119,4 +119,4 @@ struct QkNormBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

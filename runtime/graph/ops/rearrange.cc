@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 namespace {
 
@@ -18,7 +18,7 @@ void check_input(GraphBuilder& builder, const std::string& name, TensorId x) {
                  "{}: {} of {}, rows padded to {} ",
                  name,
                  tensor.name,
-                 name_of(tensor.dtype),
+                 lockstep::name_of(tensor.dtype),
                  tensor.padded_columns);
 }
 
@@ -291,4 +291,4 @@ const OpSchema kReshapeSchema = {reshape_gradient, no_flops, {{RearrangeOut::kY,
 const OpSchema kRearrangeBackwardSchema = {
     nullptr, elementwise_flops<1, RearrangeBackwardIn::kDY>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -13,7 +13,7 @@
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/view.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -136,4 +136,4 @@ struct RearrangeBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 std::pair<TensorId, TensorId> ops::recurrent(GraphBuilder& builder,
                                              const std::string& name,
@@ -95,4 +95,4 @@ int64_t recurrent_flops(const Graph& graph, const Op& op) {
 const OpSchema kRecurrentSchema = {recurrent_gradient, recurrent_flops, {}};
 const OpSchema kRecurrentBackwardSchema = {nullptr, recurrent_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -18,7 +18,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -218,4 +218,4 @@ struct RecurrentBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 bool is_reduced(uint32_t reduced, int dimension) { return (reduced >> dimension & 1u) != 0; }
@@ -199,4 +199,4 @@ OpInputs reduce_gradient(GradientBuilder& builder, const Op& op, const OpOutputs
 
 const OpSchema kReduceSchema = {reduce_gradient, elementwise_flops<1, ReduceIn::kX>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -14,7 +14,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 class GradientBuilder;
@@ -99,4 +99,4 @@ struct ReduceForward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -8,7 +8,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 TensorId reads_table(GraphBuilder& builder, const std::string& name, const ResizeAxis& axis) {
@@ -94,4 +94,4 @@ int64_t resize_flops(const Graph& graph, const Op& op) {
 const OpSchema kResizeSchema = {resize_gradient, resize_flops, {}};
 const OpSchema kResizeBackwardSchema = {nullptr, resize_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

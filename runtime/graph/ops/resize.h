@@ -14,7 +14,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -97,4 +97,4 @@ struct ResizeCall {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

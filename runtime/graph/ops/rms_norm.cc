@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 std::pair<TensorId, TensorId> ops::rms_norm(GraphBuilder& builder,
                                             const std::string& name,
@@ -60,4 +60,4 @@ const OpSchema kRmsNormBackwardSchema = {
     {{RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDResidual},
      {RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

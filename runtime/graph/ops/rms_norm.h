@@ -13,7 +13,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -103,4 +103,4 @@ struct RmsNormBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

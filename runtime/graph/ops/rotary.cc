@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 void check_attributes(const std::string& name, const RotaryAttributes& a, int64_t width) {
@@ -74,4 +74,4 @@ int64_t rotary_flops(const Graph& graph, const Op& op) {
 const OpSchema kRotarySchema = {rotary_gradient, rotary_flops, {{RotaryOut::kY, RotaryIn::kX}}};
 const OpSchema kRotaryBackwardSchema = {nullptr, rotary_flops, {{RotaryOut::kY, RotaryIn::kX}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -19,7 +19,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -128,4 +128,4 @@ struct Rotation {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -2,7 +2,7 @@
 
 #include "runtime/graph/ops/pointwise.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 bool is_computed(const Graph& graph, TensorId weight) {
@@ -34,4 +34,4 @@ TensorId passed_on(GradientBuilder& builder,
   return rounded;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -8,7 +8,7 @@
 #include "runtime/graph/activation.h"
 #include "runtime/graph/autodiff.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 // Appends d_x = d_y * activation'(saved) and returns d_x; returns d_y itself for Activation::kNone.
 TensorId append_activation_backward(GradientBuilder& builder,
@@ -58,4 +58,4 @@ int64_t elementwise_flops(const Graph& graph, const Op& op) {
   return kPerElement * graph.shape(op.inputs[kInput]).elements();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

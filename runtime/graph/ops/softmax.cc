@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::softmax(GraphBuilder& builder,
                       const std::string& name,
@@ -40,4 +40,4 @@ const OpSchema kSoftmaxBackwardSchema = {nullptr,
                                          {{SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kDY},
                                           {SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kY}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -71,4 +71,4 @@ struct SoftmaxBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

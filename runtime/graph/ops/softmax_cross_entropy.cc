@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // Whether the tensor's rows may be padded: it is computed by an op whose kernels support that, and
@@ -53,4 +53,4 @@ const OpSchema kSoftmaxCrossEntropySchema = {nullptr,
                                              elementwise_flops<8, LossIn::kPrediction>,
                                              {{LossOut::kGradient, LossIn::kPrediction}}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -25,7 +25,7 @@
 
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -76,4 +76,4 @@ struct SoftmaxCrossEntropy {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

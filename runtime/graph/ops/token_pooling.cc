@@ -5,7 +5,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 TensorId ops::token_pooling(GraphBuilder& builder,
                             const std::string& name,
@@ -40,4 +40,4 @@ const OpSchema kTokenPoolingSchema = {
 const OpSchema kTokenPoolingBackwardSchema = {
     nullptr, elementwise_flops<1, TokenPoolingBackwardIn::kDY>, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 #include "runtime/base/host_device.h"
 #include "runtime/graph/op_call.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 
 class GraphBuilder;
 
@@ -78,4 +78,4 @@ struct TokenPoolingBackward {
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -7,7 +7,7 @@
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // Index of the op that computes the statistics of a loss.
@@ -61,4 +61,4 @@ int64_t total_loss_flops(const Graph& /*graph*/, const Op& op) {
 
 const OpSchema kTotalLossSchema = {nullptr, total_loss_flops, {}};
 
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -5,17 +5,17 @@
 #include "collectives/gather/lane_gather.h"
 #include "runtime/base/threads.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-LoaderOptions loader_options(const RunContext& context) {
-  LoaderOptions options;
+data::LoaderOptions loader_options(const RunContext& context) {
+  data::LoaderOptions options;
   options.geometry = context.geometry();
   options.training = false;
   if (context.config.eval.max_samples > 0)
     options.samples = std::min(context.config.eval.max_samples, context.data.eval->samples());
   options.ring_batches = context.eval_ring_batches;
-  options.threads = choose_loader_threads(
+  options.threads = data::choose_loader_threads(
       *context.data.eval, context.config.data.decode_threads, compute_threads());
   return options;
 }
@@ -24,7 +24,7 @@ LoaderOptions loader_options(const RunContext& context) {
 
 EvaluationPass::EvaluationPass(const RunContext& context,
                                const RunMemory& memory,
-                               BucketAllGather* gather)
+                               collectives::BucketAllGather* gather)
     : context_(context),
       executors_({*context.graphs.evaluation, context.plan.programs.evaluation},
                  context.graphs.length_bucket_evaluation,
@@ -40,7 +40,7 @@ EvaluationPass::EvaluationPass(const RunContext& context,
              context.backend,
              memory.device_batches,
              static_cast<size_t>(context.local_lanes())),
-      lane_(context.backend.host_array<LaneContext>(1).front()),
+      lane_(context.backend.host_array<graph::LaneContext>(1).front()),
       result_(context.backend.host_array<std::byte>(
           (*context.graphs.evaluation)[context.graphs.evaluation->result].bytes())) {}
 
@@ -51,16 +51,16 @@ int64_t EvaluationPass::samples() const {
 
 void EvaluationPass::run(const Visitor& visitor) {
   loader_.restart(0);
-  const BatchGeometry geometry = context_.geometry();
+  const data::BatchGeometry geometry = context_.geometry();
   lane_.seed = context_.config.seed;
   // If programs gather parameters, all ranks must run equally often.
   const bool gathers = context_.plan.programs.evaluation.gathers_each_run;
   int64_t first = 0;  // first sample of the step
-  while (const LaneBatch* batches = loader_.next()) {
+  while (const data::LaneBatch* batches = loader_.next()) {
     for (size_t i = 0; i < static_cast<size_t>(context_.local_lanes()); ++i) {
       const bool empty = batches[i].valid_samples == 0;
       if (empty && !gathers) continue;
-      const LaneBatch batch = stage_.copy_lane(i, batches[i]);
+      const data::LaneBatch batch = stage_.copy_lane(i, batches[i]);
       const int64_t rows = executors_.planned(batch.tokens).graph.loss_rows_per_sample;
       lane_.valid_rows = batch.valid_samples * rows;
       lane_.first_sample =
@@ -80,21 +80,22 @@ void EvaluationPass::run(const Visitor& visitor) {
 
 std::vector<float> EvaluationPass::collect(
     int64_t sample_elements,
-    const std::function<void(const LaneBatch& batch, int64_t first, std::span<float> to)>& write) {
-  const BatchGeometry geometry = context_.geometry();
+    const std::function<void(const data::LaneBatch& batch, int64_t first, std::span<float> to)>&
+        write) {
+  const data::BatchGeometry geometry = context_.geometry();
   const auto lane_elements = static_cast<size_t>(geometry.lane_batch * sample_elements);
   const bool root = context_.communicator.rank() == 0;
   std::vector<float> step(lane_elements * static_cast<size_t>(geometry.lanes)), all;
-  LaneGather gather(context_.communicator,
-                    context_.lane_shares(),
-                    lane_elements * sizeof(float),
-                    reinterpret_cast<std::byte*>(step.data()));
+  collectives::LaneGather gather(context_.communicator,
+                                 context_.lane_shares(),
+                                 lane_elements * sizeof(float),
+                                 reinterpret_cast<std::byte*>(step.data()));
   const auto values_of = [&](int lane) { return reinterpret_cast<float*>(gather.of(lane)); };
   const auto wanted = static_cast<size_t>(samples() * sample_elements);
   if (root) all.reserve(wanted);
   int64_t begin = 0;  // the first sample of the step
   Visitor visitor;
-  visitor.lane_done = [&](size_t local, const LaneBatch& batch, int64_t) {
+  visitor.lane_done = [&](size_t local, const data::LaneBatch& batch, int64_t) {
     const int lane = context_.lanes()[static_cast<int>(local)];
     write(batch, begin + lane * geometry.lane_batch, {values_of(lane), lane_elements});
   };
@@ -111,4 +112,4 @@ std::vector<float> EvaluationPass::collect(
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

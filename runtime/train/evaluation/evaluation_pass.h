@@ -10,7 +10,7 @@
 #include "runtime/train/run_context.h"
 #include "runtime/train/step/batch_stage.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Runs the graph without gradients over the whole evaluation set, or its first eval.max_samples
 // samples, in stored order. Lanes are divided among ranks as in training. The last batch is padded
@@ -20,7 +20,7 @@ class EvaluationPass {
   // `gather`: the all-gather of parameters if they are sharded; otherwise null.
   EvaluationPass(const RunContext& context,
                  const RunMemory& memory,
-                 BucketAllGather* gather = nullptr);
+                 collectives::BucketAllGather* gather = nullptr);
 
   // The samples of all ranks together.
   int64_t samples() const;
@@ -31,12 +31,12 @@ class EvaluationPass {
   void keep_predictions(std::byte* memory) { prediction_ = memory; }
 
   // Reports every op to `observer`, until it is null.
-  void observe(OpObserver* observer) { executors_.observe(observer); }
+  void observe(exec::OpObserver* observer) { executors_.observe(observer); }
 
   struct Visitor {
     // Called when a local lane has run on a batch of at least one sample, which is in host memory.
     // `rows`: the rows of each sample that were computed and that the loss counts.
-    std::function<void(size_t lane, const LaneBatch& batch, int64_t rows)> lane_done;
+    std::function<void(size_t lane, const data::LaneBatch& batch, int64_t rows)> lane_done;
     // Called when all lanes of a step are done, equally often on every rank.
     std::function<void()> step_done = [] {};
   };
@@ -47,16 +47,17 @@ class EvaluationPass {
   // `first`. Collective.
   std::vector<float> collect(
       int64_t sample_elements,
-      const std::function<void(const LaneBatch& batch, int64_t first, std::span<float> to)>& write);
+      const std::function<void(const data::LaneBatch& batch, int64_t first, std::span<float> to)>&
+          write);
 
  private:
   const RunContext& context_;
-  LengthBucketExecutors executors_;
-  Loader loader_;
+  exec::LengthBucketExecutors executors_;
+  data::Loader loader_;
   BatchStage stage_;
-  LaneContext& lane_;  // the lane that runs
+  graph::LaneContext& lane_;  // the lane that runs
   std::span<std::byte> result_;
   std::byte* prediction_ = nullptr;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

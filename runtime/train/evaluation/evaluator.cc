@@ -6,9 +6,11 @@
 #include "runtime/base/error.h"
 #include "runtime/config/task.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-Evaluator::Evaluator(const RunContext& context, const RunMemory& memory, BucketAllGather* gather)
+Evaluator::Evaluator(const RunContext& context,
+                     const RunMemory& memory,
+                     collectives::BucketAllGather* gather)
     : model_(context.model),
       weighted_(!context.config.train.class_weights.empty()),
       totals_(context.communicator, context.lane_shares()),
@@ -19,15 +21,15 @@ Evaluator::Evaluator(const RunContext& context, const RunMemory& memory, BucketA
 }
 
 Evaluation Evaluator::run() {
-  std::fill(sums_.begin(), sums_.end(), LaneStatistics{});
+  std::fill(sums_.begin(), sums_.end(), collectives::LaneStatistics{});
   scores_.begin();
-  const auto lane_done = [this](size_t lane, const LaneBatch& batch, int64_t rows) {
+  const auto lane_done = [this](size_t lane, const data::LaneBatch& batch, int64_t rows) {
     const auto* statistics = reinterpret_cast<const double*>(pass_.result());
-    for (int k = 0; k < kStatisticCount; ++k) sums_[lane].values[k] += statistics[k];
+    for (int k = 0; k < graph::kStatisticCount; ++k) sums_[lane].values[k] += statistics[k];
     scores_.lane_done(lane, batch, rows);
   };
   pass_.run({.lane_done = lane_done, .step_done = [this] { scores_.step_done(); }});
-  const StepTotals totals = totals_.sum(sums_, {});
+  const collectives::StepTotals totals = totals_.sum(sums_, {});
   const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
   // For accuracy, samples count alike, whatever the weights of their classes.
   const double count =
@@ -36,36 +38,37 @@ Evaluation Evaluator::run() {
       totals.loss_sum / counted, pass_.samples(), totals.correct_count / count};
   const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
   if (of_classes && model_.outputs > 5) evaluation.top5 = totals.top5_count / count;
-  if (of_classes && model_.input == ModelInput::kTokens && task_of(model_) == Task::kOther)
+  if (of_classes && model_.input == config::ModelInput::kTokens &&
+      config::task_of(model_) == config::Task::kOther)
     evaluation.perplexity = std::exp(evaluation.loss);
   evaluation.task = scores_.finish();
   return evaluation;
 }
 
-void Evaluator::run_observed(OpObserver& observer) {
+void Evaluator::run_observed(exec::OpObserver& observer) {
   pass_.observe(&observer);
   run();
   pass_.observe(nullptr);
 }
 
-std::string words_for(const Evaluation& evaluation, const ModelTraits& model) {
+std::string words_for(const Evaluation& evaluation, const config::ModelTraits& model) {
   std::string text;
   if (model.has_accuracy()) text += fmt::format(", accuracy {:.4f}", evaluation.accuracy);
   if (evaluation.top5) text += fmt::format(", top-5 accuracy {:.4f}", *evaluation.top5);
   if (evaluation.perplexity) text += fmt::format(", perplexity {:.2f}", *evaluation.perplexity);
-  return text + to_text(evaluation.task);
+  return text + metrics::to_text(evaluation.task);
 }
 
 void each_metric(const Evaluation& evaluation,
-                 const ModelTraits& model,
+                 const config::ModelTraits& model,
                  const std::function<void(const std::string& name, double value)>& f) {
   f("eval_loss", evaluation.loss);
   if (model.has_accuracy()) f("eval_accuracy", evaluation.accuracy);
   if (evaluation.top5) f("eval_top5_accuracy", *evaluation.top5);
   if (evaluation.perplexity) f("eval_perplexity", *evaluation.perplexity);
-  for (int i = 0; i < kTaskMetricCount; ++i) {
+  for (int i = 0; i < metrics::kTaskMetricCount; ++i) {
     const auto& value = evaluation.task[static_cast<size_t>(i)];
-    if (value) f(name_of(static_cast<TaskMetric>(i)), *value);
+    if (value) f(metrics::name_of(static_cast<metrics::TaskMetric>(i)), *value);
   }
 }
 
@@ -78,4 +81,4 @@ double Evaluation::value_of(EvalConfig::Metric metric) const {
   return *task[index];
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

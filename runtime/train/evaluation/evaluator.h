@@ -10,7 +10,7 @@
 #include "runtime/train/evaluation/evaluation_pass.h"
 #include "runtime/train/evaluation/task_scores.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct Evaluation {
   double loss = 0;  // mean over all rows that count
@@ -21,37 +21,39 @@ struct Evaluation {
   // classes.
   std::optional<double> top5 = std::nullopt;
   std::optional<double> perplexity = std::nullopt;  // exp(loss), of language models
-  TaskMetrics task = {};
+  metrics::TaskMetrics task = {};
 
   // The value of the metric that eval.best names.
   double value_of(EvalConfig::Metric metric) const;
 };
 
 // The metrics other than the loss, as text for a log line: ", accuracy 0.9123, F1 0.9014".
-std::string words_for(const Evaluation& evaluation, const ModelTraits& model);
+std::string words_for(const Evaluation& evaluation, const config::ModelTraits& model);
 // Calls f with each metric, including the loss, under its name in metrics.jsonl: f("eval_f1",
 // 0.9014).
 void each_metric(const Evaluation& evaluation,
-                 const ModelTraits& model,
+                 const config::ModelTraits& model,
                  const std::function<void(const std::string& name, double value)>& f);
 
 // Computes loss and metrics of an evaluation graph. Sums are taken lane by lane in a fixed order.
 class Evaluator {
  public:
   // `gather`: see EvaluationPass.
-  Evaluator(const RunContext& context, const RunMemory& memory, BucketAllGather* gather = nullptr);
+  Evaluator(const RunContext& context,
+            const RunMemory& memory,
+            collectives::BucketAllGather* gather = nullptr);
   // Collective: all ranks call it together, and get the same result.
   Evaluation run();
   // The same, only to report every op to `observer`. Collective.
-  void run_observed(OpObserver& observer);
+  void run_observed(exec::OpObserver& observer);
 
  private:
-  const ModelTraits& model_;
+  const config::ModelTraits& model_;
   bool weighted_;  // whether the loss has class weights
-  TotalsExchange totals_;
+  collectives::TotalsExchange totals_;
   EvaluationPass pass_;
   TaskScores scores_;
-  std::vector<LaneStatistics> sums_;  // by local lane
+  std::vector<collectives::LaneStatistics> sums_;  // by local lane
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,11 +2,11 @@
 
 #include "runtime/train/number_types.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Undoes the normalization of target values to mean 0 and standard deviation 1.
-void to_units_of_the_file(const DataSummary& data, std::vector<float>& outputs) {
+void to_units_of_the_file(const data::DataSummary& data, std::vector<float>& outputs) {
   const size_t columns = data.target_std.size();
   for (size_t i = 0; columns > 0 && i < outputs.size(); ++i)
     outputs[i] = static_cast<float>(static_cast<double>(outputs[i]) * data.target_std[i % columns] +
@@ -17,7 +17,7 @@ void to_units_of_the_file(const DataSummary& data, std::vector<float>& outputs) 
 
 Predictor::Predictor(const RunContext& context, const RunMemory& memory)
     : context_(context), pass_(context, memory) {
-  const Tensor& output = (*context.graphs.evaluation)[context.graphs.evaluation->result];
+  const graph::Tensor& output = (*context.graphs.evaluation)[context.graphs.evaluation->result];
   tokens_ = output.shape.rank() > 2 ? output.shape.rows() / output.shape[0] : 0;
   columns_ = output.shape.columns();
   dtype_ = output.dtype;
@@ -25,7 +25,7 @@ Predictor::Predictor(const RunContext& context, const RunMemory& memory)
 
 std::vector<float> Predictor::run() {
   std::vector<float> outputs =
-      pass_.collect(sample_elements(), [&](const LaneBatch&, int64_t, std::span<float> to) {
+      pass_.collect(sample_elements(), [&](const data::LaneBatch&, int64_t, std::span<float> to) {
         with_numbers(pass_.result(), dtype_, [&](const auto* from) {
           std::transform(from, from + to.size(), to.begin(), [](auto x) { return to_float(x); });
         });
@@ -45,4 +45,4 @@ void Predictor::clear_padding(std::vector<float>& outputs) const {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

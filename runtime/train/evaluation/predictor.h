@@ -6,7 +6,7 @@
 
 #include "runtime/train/evaluation/evaluation_pass.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The outputs of an inference graph (before the loss) for each sample of the evaluation set, or for
 // each of its tokens. The outputs of padding are zeros.
@@ -34,4 +34,4 @@ class Predictor {
   DType dtype_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

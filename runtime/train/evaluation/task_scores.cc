@@ -8,7 +8,7 @@
 #include "runtime/graph/prediction.h"
 #include "runtime/train/number_types.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kAlignment = 64;
@@ -21,30 +21,32 @@ size_t value_bytes(int64_t columns) { return static_cast<size_t>(2 * columns) * 
 
 }  // namespace
 
-TaskScoresLayout::TaskScoresLayout(const ModelTraits& model,
-                                   const Graph& evaluation,
+TaskScoresLayout::TaskScoresLayout(const config::ModelTraits& model,
+                                   const graph::Graph& evaluation,
                                    int64_t lanes,
                                    int64_t samples)
-    : task(prediction_of(evaluation) == kNoTensor ? Task::kOther : task_of(model)), lanes(lanes) {
-  if (task == Task::kOther) return;
-  const Tensor& prediction = evaluation[prediction_of(evaluation)];
+    : task(graph::prediction_of(evaluation) == kNoTensor ? config::Task::kOther
+                                                         : config::task_of(model)),
+      lanes(lanes) {
+  if (task == config::Task::kOther) return;
+  const graph::Tensor& prediction = evaluation[graph::prediction_of(evaluation)];
   columns = prediction.shape.columns();
-  if (task == Task::kYesNo && columns > 1) {
-    task = Task::kOther;
+  if (task == config::Task::kYesNo && columns > 1) {
+    task = config::Task::kOther;
     return;
   }
   lane_rows = prediction.shape.rows();
   rows = samples * evaluation.loss_rows_per_sample;
   prediction_bytes = prediction.bytes();
-  const bool values = task == Task::kValues;
+  const bool values = task == config::Task::kValues;
   row_bytes = values ? sizeof(int32_t) + value_bytes(columns) : sizeof(ClassRecord);
   const auto n = static_cast<size_t>(rows);
   if (values) {
-    sample_bytes = aligned(n * value_bytes(columns)) + ValueMetrics::scratch_bytes(rows);
+    sample_bytes = aligned(n * value_bytes(columns)) + metrics::ValueMetrics::scratch_bytes(rows);
   } else {
-    const int64_t classes = task == Task::kYesNo ? 2 : columns;
-    count_bytes = static_cast<size_t>(classes) * sizeof(ClassCounts::Counts);
-    if (classes == 2) sample_bytes = n * sizeof(ScoredClass);
+    const int64_t classes = task == config::Task::kYesNo ? 2 : columns;
+    count_bytes = static_cast<size_t>(classes) * sizeof(metrics::ClassCounts::Counts);
+    if (classes == 2) sample_bytes = n * sizeof(metrics::ScoredClass);
   }
   too_many = sample_bytes > kMaxSampleBytes;
   if (too_many) sample_bytes = 0;
@@ -61,32 +63,33 @@ bool TaskScoresLayout::has(EvalConfig::Metric metric) const {
     case Metric::kLoss:
     case Metric::kAccuracy: return true;
     case Metric::kF1:
-    case Metric::kMatthews: return task == Task::kClasses || task == Task::kYesNo;
-    case Metric::kAuc: return task != Task::kValues && sample_bytes > 0;
-    default: return task == Task::kValues && sample_bytes > 0;
+    case Metric::kMatthews: return task == config::Task::kClasses || task == config::Task::kYesNo;
+    case Metric::kAuc: return task != config::Task::kValues && sample_bytes > 0;
+    default: return task == config::Task::kValues && sample_bytes > 0;
   }
 }
 
-int64_t evaluated_samples(const EvalConfig& eval, const Dataset& dataset) {
+int64_t evaluated_samples(const EvalConfig& eval, const data::Dataset& dataset) {
   return eval.max_samples > 0 ? std::min(eval.max_samples, dataset.samples()) : dataset.samples();
 }
 
 void require_scores_of_best(const EvalConfig& eval,
-                            const ModelTraits& model,
+                            const config::ModelTraits& model,
                             const TaskScoresLayout& layout) {
-  if (has_metric(model, eval.best) && layout.has(eval.best)) return;
+  if (config::has_metric(model, eval.best) && layout.has(eval.best)) return;
   if (layout.too_many)
-    refuse_value(
+    config::refuse_value(
         "eval.best",
         name_of(eval.best),
         fmt::format("another metric, or fewer than {} predictions (eval.max_samples): it needs "
                     "all of them in memory",
                     layout.rows));
-  refuse_value("eval.best",
-               name_of(eval.best),
-               fmt::format("a metric of the model's task; AUC needs two classes, and the model has "
-                           "{} outputs",
-                           model.outputs));
+  config::refuse_value(
+      "eval.best",
+      name_of(eval.best),
+      fmt::format("a metric of the model's task; AUC needs two classes, and the model has "
+                  "{} outputs",
+                  model.outputs));
 }
 
 TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
@@ -96,10 +99,10 @@ TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
               context.plan.sharding.lanes,
               evaluated_samples(context.config.eval, *context.data.eval)),
       counts_({}) {
-  if (layout_.task == Task::kOther) return;
+  if (layout_.task == config::Task::kOther) return;
   LOCKSTEP_CHECK(memory.size() >= layout_.bytes(), "{} bytes ", memory.size());
-  const Tensor& prediction =
-      (*context.graphs.evaluation)[prediction_of(*context.graphs.evaluation)];
+  const graph::Tensor& prediction =
+      (*context.graphs.evaluation)[graph::prediction_of(*context.graphs.evaluation)];
   dtype_ = prediction.dtype;
   stride_ = prediction.row_stride();
   std::byte* next = memory.data();
@@ -110,8 +113,9 @@ TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
   };
   prediction_ = take(layout_.prediction_bytes);
   exchange_ = take(layout_.exchange_bytes());
-  auto* const counts = reinterpret_cast<ClassCounts::Counts*>(take(layout_.count_bytes));
-  counts_ = ClassCounts({counts, layout_.count_bytes / sizeof(ClassCounts::Counts)});
+  auto* const counts = reinterpret_cast<metrics::ClassCounts::Counts*>(take(layout_.count_bytes));
+  counts_ =
+      metrics::ClassCounts({counts, layout_.count_bytes / sizeof(metrics::ClassCounts::Counts)});
   if (layout_.sample_bytes > 0) samples_ = take(layout_.sample_bytes);
   gather_.emplace(context.communicator,
                   context.lane_shares(),
@@ -120,7 +124,7 @@ TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
 }
 
 void TaskScores::begin() {
-  if (layout_.task == Task::kOther) return;
+  if (layout_.task == config::Task::kOther) return;
   counts_.clear();
   kept_ = 0;
   forget_step();
@@ -129,7 +133,7 @@ void TaskScores::begin() {
 // Marks all rows as not counting, because some lanes may not run.
 void TaskScores::forget_step() {
   const size_t rows = static_cast<size_t>(layout_.lanes * layout_.lane_rows);
-  if (layout_.task == Task::kValues) {
+  if (layout_.task == config::Task::kValues) {
     for (size_t i = 0; i < rows; ++i) std::memset(exchange_ + i * layout_.row_bytes, 0, 4);
   } else {
     auto* const records = reinterpret_cast<ClassRecord*>(exchange_);
@@ -137,8 +141,8 @@ void TaskScores::forget_step() {
   }
 }
 
-void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
-  if (layout_.task == Task::kOther) return;
+void TaskScores::lane_done(size_t lane, const data::LaneBatch& batch, int64_t rows) {
+  if (layout_.task == config::Task::kOther) return;
   const int number = context_.lanes()[static_cast<int>(lane)];
   std::byte* const records = gather_->of(number);
   const int64_t columns = layout_.columns;
@@ -149,7 +153,7 @@ void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
     for (int64_t computed = 0; computed < batch.valid_samples * rows; ++computed) {
       const int64_t at = computed * stride_, row = computed / rows * targets + computed % rows;
       std::byte* const record = records + static_cast<size_t>(row) * layout_.row_bytes;
-      if (layout_.task == Task::kValues) {
+      if (layout_.task == config::Task::kValues) {
         const int32_t counted = 1;
         std::memcpy(record, &counted, sizeof(counted));
         float* const values = reinterpret_cast<float*>(record + sizeof(counted));
@@ -160,7 +164,7 @@ void TaskScores::lane_done(size_t lane, const LaneBatch& batch, int64_t rows) {
         continue;
       }
       auto& found = *reinterpret_cast<ClassRecord*>(record);
-      if (layout_.task == Task::kYesNo) {
+      if (layout_.task == config::Task::kYesNo) {
         const float target = reinterpret_cast<const float*>(batch.target)[row];
         found = {value(at) > 0, target > 0.5f, value(at)};
         continue;
@@ -179,7 +183,7 @@ void TaskScores::add_class(const ClassRecord& record) {
   if (record.target < 0) return;
   counts_.add(record.predicted, record.target);
   if (samples_ == nullptr) return;
-  reinterpret_cast<ScoredClass*>(samples_)[kept_++] = {record.score, record.target == 1};
+  reinterpret_cast<metrics::ScoredClass*>(samples_)[kept_++] = {record.score, record.target == 1};
 }
 
 void TaskScores::add_values(const std::byte* record) {
@@ -191,13 +195,13 @@ void TaskScores::add_values(const std::byte* record) {
 }
 
 void TaskScores::step_done() {
-  if (layout_.task == Task::kOther) return;
+  if (layout_.task == config::Task::kOther) return;
   gather_->gather();
   for (int lane = 0; lane < layout_.lanes; ++lane) {
     for (int64_t row = 0; row < layout_.lane_rows; ++row) {
       const std::byte* const record =
           gather_->of(lane) + static_cast<size_t>(row) * layout_.row_bytes;
-      if (layout_.task == Task::kValues) {
+      if (layout_.task == config::Task::kValues) {
         add_values(record);
       } else {
         add_class(*reinterpret_cast<const ClassRecord*>(record));
@@ -207,14 +211,14 @@ void TaskScores::step_done() {
   forget_step();
 }
 
-TaskMetrics TaskScores::finish() {
-  TaskMetrics metrics;
-  if (layout_.task == Task::kOther) return metrics;
-  if (layout_.task == Task::kValues) {
+metrics::TaskMetrics TaskScores::finish() {
+  metrics::TaskMetrics metrics;
+  if (layout_.task == config::Task::kOther) return metrics;
+  if (layout_.task == config::Task::kValues) {
     if (samples_ == nullptr || kept_ == 0) return metrics;
     const auto* const values = reinterpret_cast<const float*>(samples_);
-    const DataSummary& data = context_.data.summary;
-    return ValueMetrics::of(
+    const data::DataSummary& data = context_.data.summary;
+    return metrics::ValueMetrics::of(
         {.predictions = values,
          .targets = values + layout_.columns,
          .rows = kept_,
@@ -224,12 +228,12 @@ TaskMetrics TaskScores::finish() {
          .shift = data.target_mean},
         samples_ + aligned(static_cast<size_t>(layout_.rows) * value_bytes(layout_.columns)));
   }
-  metrics[kF1] = counts_.f1();
-  metrics[kMatthews] = counts_.matthews();
+  metrics[metrics::kF1] = counts_.f1();
+  metrics[metrics::kMatthews] = counts_.matthews();
   if (samples_ != nullptr)
-    metrics[kAuc] =
-        area_under_roc({reinterpret_cast<ScoredClass*>(samples_), static_cast<size_t>(kept_)});
+    metrics[metrics::kAuc] = metrics::area_under_roc(
+        {reinterpret_cast<metrics::ScoredClass*>(samples_), static_cast<size_t>(kept_)});
   return metrics;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

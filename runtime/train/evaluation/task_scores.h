@@ -14,7 +14,7 @@
 #include "runtime/metrics/task_metrics.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Layout of the memory of TaskScores, which has a row in the plan. It holds a lane's predictions
 // and one step's records of all ranks. For metrics that compare samples with each other (AUC, and
@@ -23,7 +23,7 @@ struct TaskScoresLayout {
   // If all samples would take more than this, they are not kept.
   static constexpr size_t kMaxSampleBytes = size_t{1} << 30;
 
-  Task task = Task::kOther;
+  config::Task task = config::Task::kOther;
   int64_t columns = 0;    // of a prediction
   int64_t lane_rows = 0;  // predictions of a lane
   int64_t lanes = 0;      // of all ranks
@@ -34,8 +34,8 @@ struct TaskScoresLayout {
 
   TaskScoresLayout() = default;
   // `evaluation`: a graph that ends in a loss; `samples`: number of samples in the evaluation.
-  TaskScoresLayout(const ModelTraits& model,
-                   const Graph& evaluation,
+  TaskScoresLayout(const config::ModelTraits& model,
+                   const graph::Graph& evaluation,
                    int64_t lanes,
                    int64_t samples);
   size_t exchange_bytes() const { return static_cast<size_t>(lanes * lane_rows) * row_bytes; }
@@ -45,12 +45,12 @@ struct TaskScoresLayout {
 };
 
 // The number of samples in an evaluation.
-int64_t evaluated_samples(const EvalConfig& eval, const Dataset& dataset);
+int64_t evaluated_samples(const EvalConfig& eval, const data::Dataset& dataset);
 
 // Throws ConfigError if the task does not have the metric of eval.best, or not for this number of
 // samples.
 void require_scores_of_best(const EvalConfig& eval,
-                            const ModelTraits& model,
+                            const config::ModelTraits& model,
                             const TaskScoresLayout& layout);
 
 // What ranks exchange about the prediction of a class.
@@ -70,10 +70,10 @@ class TaskScores {
   std::byte* prediction() const { return prediction_; }
   void begin();
   // A local lane's predictions are complete; `batch`: its inputs and targets.
-  void lane_done(size_t lane, const LaneBatch& batch, int64_t rows);
+  void lane_done(size_t lane, const data::LaneBatch& batch, int64_t rows);
   // All lanes of a step are done. Collective.
   void step_done();
-  TaskMetrics finish();
+  metrics::TaskMetrics finish();
   // Predictions of classes so far.
   int64_t classes_counted() const { return counts_.total(); }
 
@@ -87,11 +87,11 @@ class TaskScores {
   DType dtype_ = DType::kF32;
   int64_t stride_ = 0;  // of predictions, in elements
   std::byte* prediction_ = nullptr;
-  std::byte* exchange_ = nullptr;     // (lanes, lane_rows) records,
-  std::optional<LaneGather> gather_;  // of which each rank writes its lanes'
-  std::byte* samples_ = nullptr;      // of all samples, with scratch memory; null: none are kept
-  int64_t kept_ = 0;                  // rows in it
-  ClassCounts counts_;
+  std::byte* exchange_ = nullptr;                  // (lanes, lane_rows) records,
+  std::optional<collectives::LaneGather> gather_;  // of which each rank writes its lanes'
+  std::byte* samples_ = nullptr;  // of all samples, with scratch memory; null: none are kept
+  int64_t kept_ = 0;              // rows in it
+  metrics::ClassCounts counts_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

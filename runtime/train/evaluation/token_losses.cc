@@ -6,7 +6,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/train/number_types.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 template <typename T>
@@ -23,7 +23,7 @@ double loss_of(const T* logits, int64_t count, int32_t target) {
 
 TokenLosses::TokenLosses(const RunContext& context, const RunMemory& memory)
     : context_(context), pass_(context, memory) {
-  const Tensor& logits = (*context.graphs.evaluation)[context.graphs.evaluation->result];
+  const graph::Tensor& logits = (*context.graphs.evaluation)[context.graphs.evaluation->result];
   LOCKSTEP_CHECK(logits.shape.rank() == 3);
   tokens_ = logits.shape[1];
   vocabulary_ = logits.shape[2];
@@ -53,9 +53,10 @@ void TokenLosses::add_lane(int64_t first, int64_t valid, float* losses) {
 }
 
 std::vector<float> TokenLosses::run() {
-  return pass_.collect(tokens_, [&](const LaneBatch& batch, int64_t first, std::span<float> to) {
-    add_lane(first, batch.valid_samples, to.data());
-  });
+  return pass_.collect(tokens_,
+                       [&](const data::LaneBatch& batch, int64_t first, std::span<float> to) {
+                         add_lane(first, batch.valid_samples, to.data());
+                       });
 }
 
 std::vector<DocumentLoss> TokenLosses::by_document(const std::vector<float>& losses) const {
@@ -79,4 +80,4 @@ std::vector<DocumentLoss> TokenLosses::by_document(const std::vector<float>& los
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 
 #include "runtime/train/evaluation/evaluation_pass.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A document in a sample, or the whole sample if samples are not packed.
 struct DocumentLoss {
@@ -41,4 +41,4 @@ class TokenLosses {
   mutable std::vector<std::byte> input_, target_;  // one sample
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/train/folder/run_generation.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 void publish(const std::filesystem::path& path, const std::string& text) {
@@ -46,4 +46,4 @@ void OptionalFiles::finish() noexcept {
   unwritten_.clear();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::train {
 
 // If a file cannot be written, because the disk is full or does not answer, the run continues: a
 // warning is logged once, the text stays in memory, and each retry() tries again.
@@ -26,4 +26,4 @@ class OptionalFiles {
   std::map<std::filesystem::path, std::string> unwritten_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

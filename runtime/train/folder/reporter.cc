@@ -4,7 +4,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 constexpr double kCheckMs = 1000;  // as often as metrics are written
 }
@@ -20,7 +20,7 @@ Reporter::Reporter(const RunContext& context, int64_t start_step, int64_t last_s
         context.run_dir, start_step, last_step, [&context] { context.check_generation(); });
 }
 
-void Reporter::report(const StepRecord& record, bool checkpoint) {
+void Reporter::report(const metrics::StepRecord& record, bool checkpoint) {
   if (failed()) return;
   try {
     if (now_ms() >= next_check_ms_) {
@@ -52,4 +52,4 @@ void Reporter::finish() {
   if (context_.folder != nullptr) context_.folder->optional_files().finish();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "runtime/metrics/tensorboard.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has
 // one. A disk that does not accept data does not end the run. Once a second, and in flush() and
@@ -20,7 +20,7 @@ class Reporter {
 
   // `checkpoint`: a checkpoint is about to be written. An error does not end the run here, because
   // the other ranks would wait: it is kept, and check(), flush() and finish() throw it.
-  void report(const StepRecord& record, bool checkpoint);
+  void report(const metrics::StepRecord& record, bool checkpoint);
   bool failed() const { return error_.has_value(); }
   void check() const {
     if (error_) throw *error_;
@@ -32,9 +32,9 @@ class Reporter {
   const RunContext& context_;
   std::optional<Error> error_;
   double next_check_ms_ = 0;
-  JsonlWriter jsonl_;
-  std::optional<TensorBoardWriter> tensorboard_;
-  Progress progress_;
+  metrics::JsonlWriter jsonl_;
+  std::optional<metrics::TensorBoardWriter> tensorboard_;
+  metrics::Progress progress_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

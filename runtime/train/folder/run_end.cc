@@ -14,7 +14,7 @@
 #include "runtime/base/time.h"
 #include "runtime/train/folder/run_generation.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr const char* kFile = "end.json";
@@ -110,4 +110,4 @@ void remove_run_end(const std::filesystem::path& run_dir) {
   if (error) throw IoError("remove", run_dir / kFile, error.value());
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct RunEnd {
   enum class Reason { kLastStep, kMaxSteps, kEarlyStopping, kPreempted };
@@ -38,4 +38,4 @@ std::optional<RunEnd> read_run_end(const std::filesystem::path& run_dir);
 // Call when a start begins. Throws IoError.
 void remove_run_end(const std::filesystem::path& run_dir);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/checkpoint/format/publish.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Opens the folder; creates it if needed, but not beside one whose name looks the same: a resumed
@@ -79,7 +79,7 @@ RunFolder::RunFolder(const std::filesystem::path& path, const WriterLockOptions&
   check_generation(path, generation_);
   if (generation_.number > 0) write_generation(path, generation_);
   separate_files(path);
-  remove_leftovers(path / "checkpoints");
+  checkpoint::remove_leftovers(path / "checkpoints");
 }
 
 void RunFolder::check() {
@@ -102,4 +102,4 @@ void RunFolder::check() {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

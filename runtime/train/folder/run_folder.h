@@ -9,7 +9,7 @@
 #include "runtime/train/folder/optional_files.h"
 #include "runtime/train/folder/writer_lock.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class RunFolder {
  public:
@@ -38,4 +38,4 @@ class RunFolder {
   OptionalFiles optional_files_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -13,7 +13,7 @@
 #include "runtime/base/host.h"
 #include "runtime/base/text.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr const char* kFile = "generation";
@@ -88,4 +88,4 @@ RunGeneration next_generation(const std::filesystem::path& run_dir, const RunGen
   return next;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

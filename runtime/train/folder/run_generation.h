@@ -13,7 +13,7 @@
 #include <filesystem>
 #include <string>
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct RunGeneration {
   int64_t number = 0;       // 0: none
@@ -41,4 +41,4 @@ void check_generation(const std::filesystem::path& run_dir,
 // CheckpointError.
 RunGeneration next_generation(const std::filesystem::path& run_dir, const RunGeneration& newest);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include "runtime/graph/schema.h"
 #include "runtime/train/gather_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kSpans = 65536;  // ops, and as many others: 6.5 MiB each
@@ -32,7 +32,7 @@ class Name {
 double mebibytes(size_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
 // Which ranks exchange on a level of the topology.
-const char* title_of_level(const Topology& topology, size_t level) {
+const char* title_of_level(const collectives::Topology& topology, size_t level) {
   if (topology.nodes == 1) return topology.shares_memory ? "in the node" : "all ranks";
   return topology.per_node > 1 && level == 0 ? "in the node" : "between nodes";
 }
@@ -49,20 +49,24 @@ RunTimeline::RunTimeline(const RunContext& context)
       groups_(context.plan.sharding.topology.groups_of(context.communicator.rank())),
       timeline_(kSpans),
       start_ms_(now_ms()) {
-  for (const Op& op : context.graphs.training.ops) {
-    const char* const kind = name_of(op.kind);
+  for (const graph::Op& op : context.graphs.training.ops) {
+    const char* const kind = graph::name_of(op.kind);
     op_names_.push_back(op.name == kind ? op.name : fmt::format("{} {}", kind, op.name));
   }
 }
 
 void RunTimeline::step_done(int64_t step, double start_ms) {
-  timeline_.record(Name("step {}", step).text(), "step", Track::kSteps, start_ms, now_ms());
+  timeline_.record(
+      Name("step {}", step).text(), "step", metrics::Track::kSteps, start_ms, now_ms());
 }
 
 void RunTimeline::device_reduced(double reduce_ms) {
   const double end_ms = now_ms();
-  timeline_.record(
-      "exchange after the backward pass", "wait", Track::kDevice, end_ms - reduce_ms, end_ms);
+  timeline_.record("exchange after the backward pass",
+                   "wait",
+                   metrics::Track::kDevice,
+                   end_ms - reduce_ms,
+                   end_ms);
 }
 
 void RunTimeline::exchanged(
@@ -72,28 +76,36 @@ void RunTimeline::exchanged(
                   bucket,
                   mebibytes(bytes),
                   title_of_level(context_.plan.sharding.topology, level));
-  const RankGroup& group = groups_[level];
-  timeline_.record(
-      name.text(), "exchange", Track::kExchanges, start_ms, end_ms, {group.first, group.count});
+  const collectives::RankGroup& group = groups_[level];
+  timeline_.record(name.text(),
+                   "exchange",
+                   metrics::Track::kExchanges,
+                   start_ms,
+                   end_ms,
+                   {group.first, group.count});
 }
 
 void RunTimeline::gathered(int bucket, size_t bytes, double start_ms, double end_ms) {
   if (queued_) return;
   const Name name("bucket {}, {:.3g} MiB", bucket, mebibytes(bytes));
-  timeline_.record(
-      name.text(), "gather", Track::kGathers, start_ms, end_ms, {0, context_.communicator.size()});
+  timeline_.record(name.text(),
+                   "gather",
+                   metrics::Track::kGathers,
+                   start_ms,
+                   end_ms,
+                   {0, context_.communicator.size()});
 }
 
 void RunTimeline::ran(size_t op, double start_ms, double end_ms) {
   if (queued_) return;
-  timeline_.record(op_names_[op].c_str(), "op", Track::kOps, start_ms, end_ms);
+  timeline_.record(op_names_[op].c_str(), "op", metrics::Track::kOps, start_ms, end_ms);
 }
 
 void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) {
-  const auto record = [&](const char* name, CollectiveGroup group = {}) {
-    timeline_.record(name, "wait", Track::kSteps, start_ms, end_ms, group);
+  const auto record = [&](const char* name, metrics::CollectiveGroup group = {}) {
+    timeline_.record(name, "wait", metrics::Track::kSteps, start_ms, end_ms, group);
   };
-  const CollectiveGroup all = {0, context_.communicator.size()};
+  const metrics::CollectiveGroup all = {0, context_.communicator.size()};
   if (queued_ && what != Wait::kTotals && what != Wait::kNorms) return;
   switch (what) {
     case Wait::kExchange: record(Name("wait for gradients of bucket {}", bucket).text()); break;
@@ -106,7 +118,7 @@ void RunTimeline::waited(Wait what, int bucket, double start_ms, double end_ms) 
 }
 
 // Rank 0 logs how far the file can be trusted.
-void RunTimeline::log_quality(const ClockOffset& offset,
+void RunTimeline::log_quality(const collectives::ClockOffset& offset,
                               const std::vector<std::string>& hosts) const {
   struct OfRank {
     double within_ms;
@@ -140,17 +152,18 @@ void RunTimeline::log_quality(const ClockOffset& offset,
 
 // Gathers what this rank's spans need from the others: one rank after the other sends its arrival
 // times.
-CollectiveArrivals RunTimeline::collective_arrivals(double add_ms) const {
-  Communicator& communicator = context_.communicator;
-  const std::vector<CollectiveArrival> mine = timeline_.arrivals(add_ms);
-  CollectiveArrivals collective_arrivals(mine);
+metrics::CollectiveArrivals RunTimeline::collective_arrivals(double add_ms) const {
+  collectives::Communicator& communicator = context_.communicator;
+  const std::vector<metrics::CollectiveArrival> mine = timeline_.arrivals(add_ms);
+  metrics::CollectiveArrivals collective_arrivals(mine);
   for (int rank = 0; rank < communicator.size(); ++rank) {
     uint64_t count = mine.size();
     communicator.broadcast(reinterpret_cast<std::byte*>(&count), sizeof(count), rank);
-    std::vector<CollectiveArrival> arrivals = mine;
+    std::vector<metrics::CollectiveArrival> arrivals = mine;
     arrivals.resize(count);
-    communicator.broadcast(
-        reinterpret_cast<std::byte*>(arrivals.data()), count * sizeof(CollectiveArrival), rank);
+    communicator.broadcast(reinterpret_cast<std::byte*>(arrivals.data()),
+                           count * sizeof(metrics::CollectiveArrival),
+                           rank);
     collective_arrivals.add(rank, arrivals);
   }
   return collective_arrivals;
@@ -158,8 +171,8 @@ CollectiveArrivals RunTimeline::collective_arrivals(double add_ms) const {
 
 // Measures the clock offset here, at the end of the run, because only the newest spans are kept.
 void RunTimeline::write(const std::vector<std::string>& hosts) const {
-  Communicator& communicator = context_.communicator;
-  const ClockOffset offset = measure_clock_offset(communicator);
+  collectives::Communicator& communicator = context_.communicator;
+  const collectives::ClockOffset offset = collectives::measure_clock_offset(communicator);
   log_quality(offset, hosts);
   double start_ms = start_ms_;  // of rank 0, for all
   communicator.broadcast(reinterpret_cast<std::byte*>(&start_ms), sizeof(start_ms), 0);
@@ -170,17 +183,17 @@ void RunTimeline::write(const std::vector<std::string>& hosts) const {
   // Collects the texts one by one, because each may have some MiB and only rank 0 keeps all.
   std::vector<std::string> events;
   for (int r = 0; r < communicator.size(); ++r) {
-    std::string text = broadcast_text(communicator, mine, r);
+    std::string text = collectives::broadcast_text(communicator, mine, r);
     if (rank == 0) events.push_back(std::move(text));
   }
-  run_on_root(communicator, [&] {
+  collectives::run_on_root(communicator, [&] {
     context_.require_folder();
     try {
-      write_timeline(context_.run_dir / "timeline.json", events);
+      metrics::write_timeline(context_.run_dir / "timeline.json", events);
     } catch (const IoError& error) {
       log_warn("{}; the run ends without a timeline", error.what());
     }
   });
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

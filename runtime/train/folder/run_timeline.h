@@ -9,15 +9,15 @@
 #include "runtime/metrics/timeline.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-class RunTimeline : public ExchangeObserver, public OpObserver {
+class RunTimeline : public collectives::ExchangeObserver, public exec::OpObserver {
  public:
   // Null if the config wants no timeline.
   static std::unique_ptr<RunTimeline> make(const RunContext& context);
   explicit RunTimeline(const RunContext& context);
 
-  Timeline* spans() { return &timeline_; }
+  metrics::Timeline* spans() { return &timeline_; }
   // Records a step that ends now.
   void step_done(int64_t step, double start_ms);
   // Records the device's part of the exchange after the backward pass, which ends now.
@@ -36,15 +36,16 @@ class RunTimeline : public ExchangeObserver, public OpObserver {
   void write(const std::vector<std::string>& hosts) const;
 
  private:
-  void log_quality(const ClockOffset& offset, const std::vector<std::string>& hosts) const;
-  CollectiveArrivals collective_arrivals(double add_ms) const;
+  void log_quality(const collectives::ClockOffset& offset,
+                   const std::vector<std::string>& hosts) const;
+  metrics::CollectiveArrivals collective_arrivals(double add_ms) const;
 
   const RunContext& context_;
   bool queued_;
-  std::vector<RankGroup> groups_;      // with which this rank exchanges, by level
-  std::vector<std::string> op_names_;  // of the training graph
-  Timeline timeline_;
+  std::vector<collectives::RankGroup> groups_;  // with which this rank exchanges, by level
+  std::vector<std::string> op_names_;           // of the training graph
+  metrics::Timeline timeline_;
   double start_ms_;  // origin of rank 0's times
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

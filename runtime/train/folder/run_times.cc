@@ -5,7 +5,7 @@
 
 #include "runtime/train/gather_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kMaxSkipped = 10;
@@ -16,7 +16,7 @@ constexpr size_t kMeanCount = std::size(kRankMeans);
 
 RunTimes::RunTimes(int64_t steps) : to_skip_(std::min(steps / 4, kMaxSkipped)) {}
 
-void RunTimes::add(const StepRecord& record) {
+void RunTimes::add(const metrics::StepRecord& record) {
   if (to_skip_ > 0) {
     --to_skip_;
     return;
@@ -25,7 +25,7 @@ void RunTimes::add(const StepRecord& record) {
   for (const RankMean& mean : kRankMeans) sum_.*mean.value += record.*mean.of_step;
 }
 
-std::vector<RankTimes> RunTimes::gather(Communicator& communicator,
+std::vector<RankTimes> RunTimes::gather(collectives::Communicator& communicator,
                                         const std::vector<std::string>& hosts) const {
   std::array<double, kMeanCount> mine;
   const auto steps = static_cast<double>(std::max<int64_t>(sum_.steps, 1));
@@ -40,4 +40,4 @@ std::vector<RankTimes> RunTimes::gather(Communicator& communicator,
   return all;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "collectives/communicator.h"
 #include "runtime/metrics/step_record.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Averages over one rank's steps.
 struct RankTimes {
@@ -26,24 +26,24 @@ struct RankTimes {
 struct RankMean {
   const char* name;
   double RankTimes::*value;
-  double StepRecord::*of_step;
+  double metrics::StepRecord::*of_step;
 };
 inline constexpr RankMean kRankMeans[] = {
-    {"step_ms", &RankTimes::step_ms, &StepRecord::step_ms},
-    {"compute_ms", &RankTimes::compute_ms, &StepRecord::compute_ms},
-    {"data_wait_ms", &RankTimes::data_wait_ms, &StepRecord::data_wait_ms},
-    {"comm_exposed_ms", &RankTimes::comm_exposed_ms, &StepRecord::comm_exposed_ms},
-    {"straggler_ms", &RankTimes::straggler_ms, &StepRecord::straggler_ms},
-    {"optimizer_ms", &RankTimes::optimizer_ms, &StepRecord::optimizer_ms}};
+    {"step_ms", &RankTimes::step_ms, &metrics::StepRecord::step_ms},
+    {"compute_ms", &RankTimes::compute_ms, &metrics::StepRecord::compute_ms},
+    {"data_wait_ms", &RankTimes::data_wait_ms, &metrics::StepRecord::data_wait_ms},
+    {"comm_exposed_ms", &RankTimes::comm_exposed_ms, &metrics::StepRecord::comm_exposed_ms},
+    {"straggler_ms", &RankTimes::straggler_ms, &metrics::StepRecord::straggler_ms},
+    {"optimizer_ms", &RankTimes::optimizer_ms, &metrics::StepRecord::optimizer_ms}};
 
 // Adds up a rank's steps, except the first ones, in which caches and clocks warm up.
 class RunTimes {
  public:
   // `steps`: the number of steps that will follow.
   explicit RunTimes(int64_t steps);
-  void add(const StepRecord& record);
+  void add(const metrics::StepRecord& record);
   // Returns the averages of every rank, by rank; `hosts`: by rank. Collective.
-  std::vector<RankTimes> gather(Communicator& communicator,
+  std::vector<RankTimes> gather(collectives::Communicator& communicator,
                                 const std::vector<std::string>& hosts) const;
 
  private:
@@ -51,4 +51,4 @@ class RunTimes {
   RankTimes sum_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -18,7 +18,7 @@
 #include "runtime/base/time.h"
 #include "runtime/metrics/environment.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr const char* kFile = "writer.lock";
@@ -31,7 +31,8 @@ std::string variable(const char* name) {
 }
 
 std::string describe(const WriterLockOptions& options) {
-  std::string text = fmt::format("host {}\npid {}\nsince {}\n", host_name(), ::getpid(), utc_now());
+  std::string text =
+      fmt::format("host {}\npid {}\nsince {}\n", host_name(), ::getpid(), metrics::utc_now());
   if (!options.job.empty()) text += fmt::format("job {}\n", options.job);
   const RunGeneration& generation = options.generation;
   if (generation.number > 0)
@@ -310,4 +311,4 @@ std::optional<WriterInfo> writer_of(const std::filesystem::path& run_dir) {
   return info_from(text);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

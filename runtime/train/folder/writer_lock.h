@@ -12,7 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/train/folder/run_generation.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The contents of writer.lock, which describe the process that holds it, one "name value" per line.
 // Empty if a line is missing.
@@ -93,4 +93,4 @@ class WriterLock {
   bool ending_ = false;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/train/guard/not_finite_text.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 std::string FirstSteps::add(int64_t step, double loss, double grad_norm) {
   if (step == 1) begun_ = true;
@@ -35,7 +35,7 @@ std::string FirstSteps::add(int64_t step, double loss, double grad_norm) {
               : text("the loss", loss, first_loss_);
 }
 
-void FirstSteps::watch(const RunContext& context, const StepRecord& record) {
+void FirstSteps::watch(const RunContext& context, const metrics::StepRecord& record) {
   const std::string what = add(record.step, record.loss, record.grad_norm);
   if (what.empty() || context.communicator.rank() > 0) return;
   log_warn("step {}: {}{}",
@@ -45,4 +45,4 @@ void FirstSteps::watch(const RunContext& context, const StepRecord& record) {
                context.config, largest_of_step(context, record.step - 1), *context.data.train));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

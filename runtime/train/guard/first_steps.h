@@ -8,7 +8,7 @@
 #include "runtime/metrics/step_record.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class FirstSteps {
  public:
@@ -26,7 +26,7 @@ class FirstSteps {
   // gradient's norm is 3.1e+07 (1.2 in step 1)"; otherwise empty.
   std::string add(int64_t step, double loss, double grad_norm);
   // Takes a step of a run. Rank 0 warns of what explodes, with what the data have to do with it.
-  void watch(const RunContext& context, const StepRecord& record);
+  void watch(const RunContext& context, const metrics::StepRecord& record);
 
  private:
   bool begun_ = false, reported_ = false;
@@ -34,4 +34,4 @@ class FirstSteps {
   double first_loss_ = 0, first_norm_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

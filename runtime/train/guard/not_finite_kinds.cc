@@ -4,7 +4,7 @@
 
 #include "runtime/graph/ops/pointwise.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 void add_number(double x, NotFiniteKinds* kinds) {
@@ -34,14 +34,15 @@ NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype) {
   return kinds;
 }
 
-NotFiniteKinds kinds_of_constants(const Op& op) {
+NotFiniteKinds kinds_of_constants(const graph::Op& op) {
   NotFiniteKinds kinds;
-  if (op.kind == OpKind::kPointwise)
-    for (const PointwiseInstruction& each : op.as<PointwiseAttributes>().program.instructions())
-      if (each.function == PointwiseFunction::kConstant) add_number(each.constant, &kinds);
+  if (op.kind == graph::OpKind::kPointwise)
+    for (const graph::PointwiseInstruction& each :
+         op.as<graph::PointwiseAttributes>().program.instructions())
+      if (each.function == graph::PointwiseFunction::kConstant) add_number(each.constant, &kinds);
   // It computes nothing: apart from its input's elements, it only writes its padding value.
-  if (op.kind == OpKind::kRearrange) kinds = {true, true, true};
+  if (op.kind == graph::OpKind::kRearrange) kinds = {true, true, true};
   return kinds;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include "runtime/graph/graph.h"
 #include "runtime/train/number_types.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct NotFiniteKinds {
   bool nan = false, infinity = false, negative_infinity = false;
@@ -41,6 +41,6 @@ void for_each_number(std::span<const std::byte> elements, DType dtype, F&& f) {
 NotFiniteKinds kinds_of(std::span<const std::byte> elements, DType dtype);
 
 // Infinities that the op itself writes, such as its constants.
-NotFiniteKinds kinds_of_constants(const Op& op);
+NotFiniteKinds kinds_of_constants(const graph::Op& op);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,29 +8,29 @@
 #include "runtime/train/guard/not_finite_text.h"
 #include "runtime/train/guard/numeric_fault.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 NotFiniteSearch::NotFiniteSearch(const RunContext& context, TrainingStep& step)
     : context_(context), step_(step), values_(context.backend) {}
 
-void NotFiniteSearch::wrote(const Graph& graph,
+void NotFiniteSearch::wrote(const graph::Graph& graph,
                             size_t op,
-                            const LaneContext& lane,
+                            const graph::LaneContext& lane,
                             std::span<std::byte* const> tensors) {
   const auto number = static_cast<int64_t>(op);
   step_read_ = lane.step;
   if (number >= first_.op) return;
   context_.backend.synchronize();
   kinds_.resize(tensors.size());
-  const Op& of = graph.ops[op];
+  const graph::Op& of = graph.ops[op];
   const Found here{number, lane.first_sample, lane.step, lane.lane};
   NotFiniteKinds read = kinds_of_constants(of);
   for (const TensorId id : of.inputs) {
     if (id == kNoTensor) continue;
     NotFiniteKinds& kinds = kinds_[static_cast<size_t>(id)];
-    if (graph[id].role != Role::kActivation) {
+    if (graph[id].role != graph::Role::kActivation) {
       kinds = values_.kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
-      const bool meant = graph[id].role == Role::kConstant && !kinds.nan;
+      const bool meant = graph[id].role == graph::Role::kConstant && !kinds.nan;
       if (kinds.any() && !meant) {
         first_ = here;
         first_.tensor = id;
@@ -45,7 +45,7 @@ void NotFiniteSearch::wrote(const Graph& graph,
     kinds = values_.kinds_in(graph[id], tensors[static_cast<size_t>(id)]);
     const NotFiniteKinds made = kinds.without(read);
     if (!made.any()) continue;
-    const bool logarithm = of.kind == OpKind::kPointwise && made.only_negative();
+    const bool logarithm = of.kind == graph::OpKind::kPointwise && made.only_negative();
     Found& found = logarithm ? first_logarithm_ : first_;
     if (number >= found.op) continue;
     found = here;
@@ -73,9 +73,10 @@ std::pair<size_t, NotFiniteSearch::Found> NotFiniteSearch::search(const Pass& pa
 
 NotFiniteCause NotFiniteSearch::describe() {
   TrainingStep::Repeated again;
-  const Pass pass{true, context_.graphs.training, *context_.data.train, [&](OpObserver& observer) {
-                    again = step_.compute_again(observer);
-                  }};
+  const Pass pass{
+      true, context_.graphs.training, *context_.data.train, [&](exec::OpObserver& observer) {
+        again = step_.compute_again(observer);
+      }};
   const auto [rank, found] = search(pass);
   if (found.tensor == kNoTensor && again.finite && !again.moments_overflow)
     return {fmt::format("every number of every lane is finite when the step is computed again "
@@ -99,7 +100,7 @@ NotFiniteCause NotFiniteSearch::describe() {
 }
 
 NotFiniteCause NotFiniteSearch::describe_evaluation(
-    const std::function<void(OpObserver&)>& repeat) {
+    const std::function<void(exec::OpObserver&)>& repeat) {
   const Pass pass{false, *context_.graphs.evaluation, *context_.data.eval, repeat};
   const auto [rank, found] = search(pass);
   if (found.tensor == kNoTensor)
@@ -116,8 +117,8 @@ NotFiniteCause NotFiniteSearch::cause(const Pass& pass, size_t rank, const Found
                   found.first_sample,
                   context_.config.train.global_batch / context_.plan.sharding.lanes);
   const bool mine = rank == static_cast<size_t>(context_.communicator.rank());
-  OpObserver none;
-  pass.repeat(mine ? static_cast<OpObserver&>(values) : none);
+  exec::OpObserver none;
+  pass.repeat(mine ? static_cast<exec::OpObserver&>(values) : none);
   NotFiniteCause own;
   if (mine) {
     own = own_cause(pass, found, values);
@@ -128,16 +129,17 @@ NotFiniteCause NotFiniteSearch::cause(const Pass& pass, size_t rank, const Found
                     pass.trains ? fmt::format("lane {}", found.lane) : std::string("evaluation"),
                     own.text);
   }
-  return {gather_texts(context_.communicator, own.text)[rank],
-          gather_texts(context_.communicator, own.remedy)[rank]};
+  return {collectives::gather_texts(context_.communicator, own.text)[rank],
+          collectives::gather_texts(context_.communicator, own.remedy)[rank]};
 }
 
-std::vector<SampleKey> NotFiniteSearch::samples_of(const Pass& pass, const Found& found) const {
+std::vector<data::SampleKey> NotFiniteSearch::samples_of(const Pass& pass,
+                                                         const Found& found) const {
   const int64_t rows = context_.config.train.global_batch / context_.plan.sharding.lanes;
   if (pass.trains)
-    return training_samples(
+    return data::training_samples(
         pass.dataset, order_of(context_.config), found.step, found.first_sample, rows);
-  std::vector<SampleKey> samples;
+  std::vector<data::SampleKey> samples;
   for (int64_t row = 0; row < rows && found.first_sample + row < pass.dataset.samples(); ++row)
     samples.push_back({.index = found.first_sample + row});
   return samples;
@@ -147,15 +149,15 @@ std::vector<SampleKey> NotFiniteSearch::samples_of(const Pass& pass, const Found
 NotFiniteCause NotFiniteSearch::own_cause(const Pass& pass,
                                           const Found& found,
                                           const OpValues& values) const {
-  const Graph& graph = pass.graph;
-  const Op& op = graph.ops[static_cast<size_t>(found.op)];
+  const graph::Graph& graph = pass.graph;
+  const graph::Op& op = graph.ops[static_cast<size_t>(found.op)];
   NotFiniteCause cause{text_of_op(graph, op, found.op, found.tensor, found.of_mask), ""};
   if (found.of_mask) return {cause.text, kOtherMask};
-  const Role role = graph[found.tensor].role;
-  if (role == Role::kInput) return {cause.text, "data that are finite"};
+  const graph::Role role = graph[found.tensor].role;
+  if (role == graph::Role::kInput) return {cause.text, "data that are finite"};
   cause.text +=
       words_of_rows(values.rows_not_finite(found.tensor), samples_of(pass, found), pass.dataset);
-  if (role != Role::kParameter) cause.text += words_of_inputs(graph, values.inputs());
+  if (role != graph::Role::kParameter) cause.text += words_of_inputs(graph, values.inputs());
   const DataCause data = data_cause(pass, found, values);
   cause.text += data.text;
   cause.remedy = smaller_updates(context_.config);
@@ -170,16 +172,16 @@ NotFiniteSearch::DataCause NotFiniteSearch::data_cause(const Pass& pass,
                                                        const OpValues& values) const {
   constexpr int64_t kStepsBefore = 5;
   try {
-    const LargestNumbers here = largest_numbers(pass.dataset, samples_of(pass, found));
-    const std::string text = words_for(here, pass.dataset);
-    if (!text.empty()) return {"; " + text, what_is_large(here)};
-    if (!pass.trains || values.largest_parameter() < kLargeNumber) return {};
+    const data::LargestNumbers here = data::largest_numbers(pass.dataset, samples_of(pass, found));
+    const std::string text = data::words_for(here, pass.dataset);
+    if (!text.empty()) return {"; " + text, data::what_is_large(here)};
+    if (!pass.trains || values.largest_parameter() < data::kLargeNumber) return {};
     for (int64_t done = found.step - 1; done >= std::max(found.step - kStepsBefore, int64_t{0});
          --done) {
-      const LargestNumbers before = largest_of_step(context_, done);
-      const std::string in_step = words_for(before, pass.dataset);
+      const data::LargestNumbers before = largest_of_step(context_, done);
+      const std::string in_step = data::words_for(before, pass.dataset);
       if (!in_step.empty())
-        return {fmt::format("; in step {} {}", done + 1, in_step), what_is_large(before)};
+        return {fmt::format("; in step {} {}", done + 1, in_step), data::what_is_large(before)};
     }
   } catch (const Error&) {  // a file that cannot be read now; the message does without
   }
@@ -189,19 +191,20 @@ NotFiniteSearch::DataCause NotFiniteSearch::data_cause(const Pass& pass,
 // The numbers of every lane are finite, but their sum is not: large numbers in the step's batch.
 NotFiniteCause NotFiniteSearch::cause_of_sum() {
   NotFiniteCause cause{overflowing_sum(), smaller_updates(context_.config)};
-  const LargestNumbers largest = largest_of_step(context_, step_read_);
-  const std::string text = words_for(largest, *context_.data.train);
+  const data::LargestNumbers largest = largest_of_step(context_, step_read_);
+  const std::string text = data::words_for(largest, *context_.data.train);
   if (text.empty()) return cause;
   return {cause.text + "; " + text,
-          fmt::format("{}, or {}", scaled(what_is_large(largest), context_.config), cause.remedy)};
+          fmt::format(
+              "{}, or {}", scaled(data::what_is_large(largest), context_.config), cause.remedy)};
 }
 
 // The numbers of every lane are finite, but their sum is not.
 std::string NotFiniteSearch::overflowing_sum() {
   std::string mine;
   for (const StatePiece& piece : step_.update().optimizer().pieces()) {
-    const OwnedFloats& sums = step_.exchange().sums();
-    Tensor sum;
+    const collectives::OwnedFloats& sums = step_.exchange().sums();
+    graph::Tensor sum;
     sum.shape = Shape{piece.range.size()};
     const auto* const data =
         reinterpret_cast<const std::byte*>(sums.at(piece.range.begin, piece.local));
@@ -210,10 +213,10 @@ std::string NotFiniteSearch::overflowing_sum() {
                        context_.plan.layout.slots[piece.slot].name);
     break;
   }
-  for (const std::string& text : gather_texts(context_.communicator, mine)) {
+  for (const std::string& text : collectives::gather_texts(context_.communicator, mine)) {
     if (!text.empty()) return text;
   }
   return "the sum over all lanes is not finite, though every number of every lane is";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -18,7 +18,7 @@
 #include "runtime/train/run_context.h"
 #include "runtime/train/step/training_step.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Where the first number that is not finite comes from, and the remedy. No remedy: the machine is
 // at fault, and the same run may be tried again.
@@ -26,7 +26,7 @@ struct NotFiniteCause {
   std::string text, remedy;
 };
 
-class NotFiniteSearch final : public OpObserver {
+class NotFiniteSearch final : public exec::OpObserver {
  public:
   // Both are borrowed.
   NotFiniteSearch(const RunContext& context, TrainingStep& step);
@@ -39,11 +39,11 @@ class NotFiniteSearch final : public OpObserver {
   NotFiniteCause describe();
   // The same for an evaluation whose loss is not finite. `repeat` runs it again, with the same
   // weights, and reports every op.
-  NotFiniteCause describe_evaluation(const std::function<void(OpObserver&)>& repeat);
+  NotFiniteCause describe_evaluation(const std::function<void(exec::OpObserver&)>& repeat);
 
-  void wrote(const Graph& graph,
+  void wrote(const graph::Graph& graph,
              size_t op,
-             const LaneContext& lane,
+             const graph::LaneContext& lane,
              std::span<std::byte* const> tensors) override;
 
  private:
@@ -58,9 +58,9 @@ class NotFiniteSearch final : public OpObserver {
   // What was computed: a training step or an evaluation.
   struct Pass {
     bool trains;
-    const Graph& graph;
-    const Dataset& dataset;
-    std::function<void(OpObserver&)> repeat;
+    const graph::Graph& graph;
+    const data::Dataset& dataset;
+    std::function<void(exec::OpObserver&)> repeat;
   };
   // Repeats the pass and returns the first op's finding on all ranks with the rank that has it;
   // without a tensor if no rank has any.
@@ -73,7 +73,7 @@ class NotFiniteSearch final : public OpObserver {
     std::string text, what;
   };
   DataCause data_cause(const Pass& pass, const Found& found, const OpValues& values) const;
-  std::vector<SampleKey> samples_of(const Pass& pass, const Found& found) const;
+  std::vector<data::SampleKey> samples_of(const Pass& pass, const Found& found) const;
   NotFiniteCause cause_of_sum();
   std::string overflowing_sum();
 
@@ -85,4 +85,4 @@ class NotFiniteSearch final : public OpObserver {
   int64_t step_read_ = 0;  // LaneContext::step of the lane that was read last
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

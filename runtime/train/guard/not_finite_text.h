@@ -9,7 +9,7 @@
 #include "runtime/train/guard/op_values.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The remedy if a mask hides a whole row.
 inline constexpr char kOtherMask[] =
@@ -22,27 +22,27 @@ std::string number_text(double number);
 // "the activation layers.0.out of the linear 'layers.0' is the first that is not finite", for op
 // number `number` and the tensor that it read or wrote. `of_mask`: NaN that comes from -infinity.
 std::string text_of_op(
-    const Graph& graph, const Op& op, int64_t number, TensorId tensor, bool of_mask);
+    const graph::Graph& graph, const graph::Op& op, int64_t number, TensorId tensor, bool of_mask);
 
 // ", for sample 331 of x.npy and sample 12 of x.npy"; `rows` are indices in `samples`. Empty if
 // there are none.
 std::string words_of_rows(const std::vector<int64_t>& rows,
-                          std::span<const SampleKey> samples,
-                          const Dataset& dataset);
+                          std::span<const data::SampleKey> samples,
+                          const data::Dataset& dataset);
 
 // " (it reads layers.0 up to 3.1, targets up to 1e+20)".
-std::string words_of_inputs(const Graph& graph, const std::vector<OpValues::Input>& inputs);
+std::string words_of_inputs(const graph::Graph& graph, const std::vector<OpValues::Input>& inputs);
 
-TrainingOrder order_of(const RunConfig& config);
+data::TrainingOrder order_of(const RunConfig& config);
 
 // The largest numbers in the batch of the step after `done` completed ones; none if a file cannot
 // be read now: messages do without.
-LargestNumbers largest_of_step(const RunContext& context, int64_t done);
+data::LargestNumbers largest_of_step(const RunContext& context, int64_t done);
 
 // The end of a warning that the first steps explode: what is probably wrong, and the remedy.
 // `largest`: of the batch.
 std::string words_for_explosion(const RunConfig& config,
-                                const LargestNumbers& largest,
-                                const Dataset& dataset);
+                                const data::LargestNumbers& largest,
+                                const data::Dataset& dataset);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include "collectives/agree/agreement.h"
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The remedy if training has diverged.
 inline std::string smaller_updates(const RunConfig& config) {
@@ -22,14 +22,14 @@ inline std::string scaled(const std::string& what, const RunConfig& config) {
 
 // Bits have changed by themselves, or numbers are not finite. Has the code kNumeric and is thrown
 // on all ranks alike. `policy`: the config's policy for such faults.
-class NumericFault : public AgreedError {
+class NumericFault : public collectives::AgreedError {
  public:
   NumericFault(FaultPolicy policy, const std::string& what)
-      : AgreedError(ExitCode::kNumeric, what), policy_(policy) {}
+      : collectives::AgreedError(ExitCode::kNumeric, what), policy_(policy) {}
   FaultPolicy policy() const { return policy_; }
 
  private:
   FaultPolicy policy_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

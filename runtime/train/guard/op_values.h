@@ -7,10 +7,10 @@
 #include "runtime/exec/op_observer.h"
 #include "runtime/train/guard/tensor_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // An op may write over its inputs, so each one is measured when the op that produces it has run.
-class OpValues final : public OpObserver {
+class OpValues final : public exec::OpObserver {
  public:
   // Looks at op number `op` in the lane whose first sample has this number, the first time that it
   // runs. `values` is borrowed. `rows`: samples of a lane.
@@ -29,13 +29,13 @@ class OpValues final : public OpObserver {
   // has no row for each sample.
   std::vector<int64_t> rows_not_finite(TensorId tensor) const;
 
-  void wrote(const Graph& graph,
+  void wrote(const graph::Graph& graph,
              size_t op,
-             const LaneContext& lane,
+             const graph::LaneContext& lane,
              std::span<std::byte* const> tensors) override;
 
  private:
-  void begin(const Graph& graph);
+  void begin(const graph::Graph& graph);
 
   TensorValues& values_;
   const int64_t op_, first_sample_, rows_;
@@ -53,4 +53,4 @@ class OpValues final : public OpObserver {
   std::vector<Output> outputs_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

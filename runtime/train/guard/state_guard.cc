@@ -26,7 +26,7 @@
 #include "runtime/base/text.h"
 #include "runtime/train/gather_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr StateArray kInOrder[] = {StateArray::kGradient,
@@ -81,7 +81,7 @@ std::string StateGuard::name_ranks(const std::string& mine) const {
           ? ""
           : fmt::format("rank {} on {}: {}", context_.communicator.rank(), host_name(), mine);
   std::string all;
-  for (const std::string& one : gather_texts(context_.communicator, text)) {
+  for (const std::string& one : collectives::gather_texts(context_.communicator, text)) {
     if (!one.empty()) append_item(all, one, "; ");
   }
   return all;
@@ -103,8 +103,8 @@ std::vector<uint32_t> StateGuard::expected_gradients() const {
   std::vector<uint32_t> mine(pieces.size());
   if (step_.update().gradient_checksums().empty()) return mine;
   auto sum = step_.update().gradient_checksums().begin();
-  for (const Range& owned : context_.owned()) {
-    for (const Range& part : cut_range(owned, begins)) {
+  for (const collectives::Range& owned : context_.owned()) {
+    for (const collectives::Range& part : collectives::cut_range(owned, begins)) {
       const auto after = std::ranges::upper_bound(
           pieces, part.begin, {}, [](const StatePiece& piece) { return piece.range.begin; });
       mine[static_cast<size_t>(after - pieces.begin() - 1)] += *sum++;
@@ -149,7 +149,8 @@ std::string StateGuard::compare_replicas() {
 std::string StateGuard::name_odd_ranks(const std::vector<uint32_t>& by_rank,
                                        std::optional<uint32_t> right,
                                        const std::string& of_tensor) const {
-  const std::vector<std::string> hosts = gather_texts(context_.communicator, host_name());
+  const std::vector<std::string> hosts =
+      collectives::gather_texts(context_.communicator, host_name());
   std::string odd;
   for (size_t r = 0; r < by_rank.size(); ++r) {
     if (by_rank[r] == right) continue;
@@ -159,4 +160,4 @@ std::string StateGuard::name_odd_ranks(const std::vector<uint32_t>& by_rank,
                : fmt::format("{} do not have the same {}", odd, of_tensor);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

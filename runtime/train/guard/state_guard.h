@@ -8,7 +8,7 @@
 #include "runtime/train/run_context.h"
 #include "runtime/train/step/training_step.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class StateGuard {
  public:
@@ -35,4 +35,4 @@ class StateGuard {
   TrainingStep& step_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr size_t kElementsBytes = size_t{1} << 16;
@@ -15,7 +15,7 @@ bool is_floating(DType dtype) {
 
 }  // namespace
 
-TensorValues::TensorValues(Backend& backend)
+TensorValues::TensorValues(exec::Backend& backend)
     : backend_(backend),
       hash_(backend.host_array<ContentHash>(1)),
       elements_(backend.host_array<std::byte>(kElementsBytes)) {}
@@ -27,7 +27,7 @@ bool TensorValues::all_finite(const std::byte* data, DType dtype, int64_t elemen
   return hash_[0].not_finite == 0;
 }
 
-void TensorValues::visit(const Tensor& tensor,
+void TensorValues::visit(const graph::Tensor& tensor,
                          const std::byte* data,
                          bool only_not_finite,
                          const Visit& f) {
@@ -50,7 +50,7 @@ void TensorValues::visit(const Tensor& tensor,
   }
 }
 
-NotFiniteKinds TensorValues::kinds_in(const Tensor& tensor, const std::byte* data) {
+NotFiniteKinds TensorValues::kinds_in(const graph::Tensor& tensor, const std::byte* data) {
   NotFiniteKinds kinds;
   visit(tensor, data, true, [&](int64_t, std::span<const std::byte> elements) {
     kinds.add(kinds_of(elements, tensor.dtype));
@@ -58,7 +58,7 @@ NotFiniteKinds TensorValues::kinds_in(const Tensor& tensor, const std::byte* dat
   return kinds;
 }
 
-float TensorValues::largest_in(const Tensor& tensor, const std::byte* data) {
+float TensorValues::largest_in(const graph::Tensor& tensor, const std::byte* data) {
   float largest = 0;
   if (tensor.dtype == DType::kF64) return largest;
   visit(tensor, data, false, [&](int64_t, std::span<const std::byte> elements) {
@@ -69,7 +69,7 @@ float TensorValues::largest_in(const Tensor& tensor, const std::byte* data) {
   return largest;
 }
 
-std::vector<int64_t> TensorValues::parts_not_finite(const Tensor& tensor,
+std::vector<int64_t> TensorValues::parts_not_finite(const graph::Tensor& tensor,
                                                     const std::byte* data,
                                                     int64_t parts) {
   std::vector<int64_t> found;
@@ -83,4 +83,4 @@ std::vector<int64_t> TensorValues::parts_not_finite(const Tensor& tensor,
   return found;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,30 +8,35 @@
 #include "runtime/graph/graph.h"
 #include "runtime/train/guard/not_finite_kinds.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class TensorValues {
  public:
   // Allocates the memory for a part. Borrows the backend.
-  explicit TensorValues(Backend& backend);
+  explicit TensorValues(exec::Backend& backend);
 
   // The kinds of numbers that are not finite in the tensor at `data`.
-  NotFiniteKinds kinds_in(const Tensor& tensor, const std::byte* data);
+  NotFiniteKinds kinds_in(const graph::Tensor& tensor, const std::byte* data);
   // The largest finite magnitude; 0 if there is none, or if the elements are integers.
-  float largest_in(const Tensor& tensor, const std::byte* data);
+  float largest_in(const graph::Tensor& tensor, const std::byte* data);
   // Which of `parts` equal, consecutive parts of the elements have a number that is not finite, in
   // ascending order. `parts` must divide the elements.
-  std::vector<int64_t> parts_not_finite(const Tensor& tensor, const std::byte* data, int64_t parts);
+  std::vector<int64_t> parts_not_finite(const graph::Tensor& tensor,
+                                        const std::byte* data,
+                                        int64_t parts);
 
  private:
   // Elements from index `first` on, of the tensor's type; padding is left out.
   using Visit = std::function<void(int64_t first, std::span<const std::byte> elements)>;
-  void visit(const Tensor& tensor, const std::byte* data, bool only_not_finite, const Visit& f);
+  void visit(const graph::Tensor& tensor,
+             const std::byte* data,
+             bool only_not_finite,
+             const Visit& f);
   bool all_finite(const std::byte* data, DType dtype, int64_t elements);
 
-  Backend& backend_;
+  exec::Backend& backend_;
   std::span<ContentHash> hash_;    // one element
   std::span<std::byte> elements_;  // a part of a tensor
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

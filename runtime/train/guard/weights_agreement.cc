@@ -5,11 +5,11 @@
 
 #include "runtime/train/gather_values.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-bool is_running_statistic(const ParameterLayout& layout, const std::string& name) {
-  const auto slot = std::ranges::find(layout.slots, name, &ParameterSlot::name);
+bool is_running_statistic(const plan::ParameterLayout& layout, const std::string& name) {
+  const auto slot = std::ranges::find(layout.slots, name, &plan::ParameterSlot::name);
   return slot != layout.slots.end() && slot->running_momentum > 0;
 }
 
@@ -17,7 +17,7 @@ bool is_running_statistic(const ParameterLayout& layout, const std::string& name
 
 WeightsAgreement::WeightsAgreement(const RunContext& context,
                                    const RunMemory& memory,
-                                   const Saving& saving)
+                                   const checkpoint::Saving& saving)
     : context_(context), memory_(memory), weights_hash_(context, memory), saving_(saving) {}
 
 uint64_t WeightsAgreement::hash(int64_t step) {
@@ -87,4 +87,4 @@ void WeightsAgreement::refuse_damage(const std::string& what) const {
           : what + "; no checkpoint has been written yet: start again");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

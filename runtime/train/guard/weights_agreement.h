@@ -11,12 +11,14 @@
 #include "runtime/train/run_context.h"
 #include "runtime/train/state/weights.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class WeightsAgreement {
  public:
   // All borrowed.
-  WeightsAgreement(const RunContext& context, const RunMemory& memory, const Saving& saving);
+  WeightsAgreement(const RunContext& context,
+                   const RunMemory& memory,
+                   const checkpoint::Saving& saving);
 
   // Returns the hash of the weights after `step` steps, of which every rank has all or its part.
   // Throws NumericFault if replicas differ, a weight is not finite, or frozen weights differ from
@@ -33,8 +35,8 @@ class WeightsAgreement {
   const RunContext& context_;
   const RunMemory& memory_;
   WeightsHash weights_hash_;
-  const Saving& saving_;
+  const checkpoint::Saving& saving_;
   std::optional<uint64_t> frozen_;  // hash of the frozen weights
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

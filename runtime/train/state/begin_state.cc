@@ -13,17 +13,17 @@
 #include "runtime/train/state/weights.h"
 #include "runtime/train/step/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Where a checkpoint's arrays are read from.
 struct Source {
-  const CheckpointState& state;
+  const checkpoint::CheckpointState& state;
   const std::filesystem::path& folder;
-  const std::vector<NamedSlice>& slices;  // of this run
+  const std::vector<checkpoint::NamedSlice>& slices;  // of this run
 
-  void read(const std::string& array, const std::vector<MomentTarget>& targets) const {
-    read_optimizer(folder, state, slices, array, targets);
+  void read(const std::string& array, const std::vector<checkpoint::MomentTarget>& targets) const {
+    checkpoint::read_optimizer(folder, state, slices, array, targets);
   }
 };
 
@@ -35,19 +35,19 @@ void read_floats(const Source& from,
                  const KeptRanges& kept,
                  const float* weights,
                  float* to) {
-  std::vector<MomentTarget> targets;
+  std::vector<checkpoint::MomentTarget> targets;
   for (const auto& [range, local] : kept) {
     const std::span values(to + local, static_cast<size_t>(range.size()));
-    if (!has_array(from.state, name))
+    if (!checkpoint::has_array(from.state, name))
       std::copy_n(weights + range.begin, range.size(), values.data());
     targets.push_back({range.begin, values});
   }
-  if (has_array(from.state, name)) from.read(name, targets);
-  if (name != kAverageArray) return;
+  if (checkpoint::has_array(from.state, name)) from.read(name, targets);
+  if (name != checkpoint::kAverageArray) return;
   // The checkpoint has no average of parameters that were frozen; their averages begin with the
   // weights (see --allow-change).
-  for (const NamedSlice& slice : frozen_slices(from.state, from.slices)) {
-    for (const MomentTarget& target : targets) {
+  for (const checkpoint::NamedSlice& slice : checkpoint::frozen_slices(from.state, from.slices)) {
+    for (const checkpoint::MomentTarget& target : targets) {
       const auto size = static_cast<int64_t>(target.values.size());
       const int64_t begin = std::max(slice.offset, target.begin),
                     end = std::min(slice.offset + slice.shape.elements(), target.begin + size);
@@ -80,7 +80,7 @@ void read_moments(const RunContext& context,
   size_t bytes = optimizer.moment_begin(optimizer.moments());
   if (names.size() > optimizer.moments())
     bytes += static_cast<size_t>(optimizer.owned_elements()) * sizeof(float);
-  HostCopyOf<std::byte> moments(context.backend, memory, static_cast<int64_t>(bytes));
+  exec::HostCopyOf<std::byte> moments(context.backend, memory, static_cast<int64_t>(bytes));
   for (size_t m = 0; m < names.size(); ++m) {
     std::byte* const begin = moments.data() + optimizer.moment_begin(m);
     if (m < optimizer.moments() && optimizer.moment_dtype() == DType::kBF16) {
@@ -103,15 +103,16 @@ void broadcast_weights(const RunContext& context, float* weights) {
     const auto bytes = static_cast<size_t>(std::min(kElements, all - begin)) * sizeof(float);
     context.communicator.broadcast(reinterpret_cast<std::byte*>(to), bytes, 0);
   }
-  run_on_all(context.communicator, [] {});  // the ranks of a node may read what one of them wrote
+  collectives::run_on_all(context.communicator,
+                          [] {});  // the ranks of a node may read what one of them wrote
 }
 
 // The loss scale of a checkpoint, or the config's initial one if the checkpoint has none because it
 // was written with another precision.
-LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& config) {
+LossScale::State loss_scale_of(const checkpoint::CheckpointState& state, const RunConfig& config) {
   const LossScale begin(config);
   LossScale::State scale = begin.state();
-  const auto saved = state.extra.find(kLossScaleKey);
+  const auto saved = state.extra.find(checkpoint::kLossScaleKey);
   if (saved == state.extra.end()) return scale;
   std::istringstream(saved->second) >> scale.value >> scale.good_steps >> scale.skipped;
   if (!begin.dynamic()) scale = {begin.state().value, begin.state().good_steps, scale.skipped};
@@ -120,9 +121,9 @@ LossScale::State loss_scale_of(const CheckpointState& state, const RunConfig& co
 
 void initialize_weights(const RunContext& context, const RunMemory& memory) {
   HostWeights weights(context, memory);
-  const ParameterLayout& layout = context.plan.layout;
+  const plan::ParameterLayout& layout = context.plan.layout;
   initialize_parameters(layout, context.config.seed, weights.data());
-  const WeightsRead read =
+  const checkpoint::WeightsRead read =
       read_initial_weights(context.config, named_slices(layout), weights.data());
   initialize_overrides(layout, context.config.seed, weights.data());
   if (context.communicator.rank() == 0) {
@@ -142,18 +143,18 @@ Progression restore_state(const RunContext& context,
                           bool on_hosts,
                           const std::vector<std::string>& allowed_changes) {
   Progression progression;
-  CheckpointState state;
-  const std::vector<NamedSlice> slices = named_slices(context.plan.layout);
+  checkpoint::CheckpointState state;
+  const std::vector<checkpoint::NamedSlice> slices = named_slices(context.plan.layout);
   std::optional<HostWeights> weights;
-  run_on_all(context.communicator, [&] {
-    state = read_state(folder);
+  collectives::run_on_all(context.communicator, [&] {
+    state = checkpoint::read_state(folder);
     check_resumable(context, state, folder, content.residuals().names(), allowed_changes);
     weights.emplace(context, memory);
     if (on_hosts ? context.communicator.rank() == 0 : context.writes_parameters())
-      read_model(folder, state, slices, weights->data());
+      checkpoint::read_model(folder, state, slices, weights->data());
   });
   if (on_hosts) broadcast_weights(context, weights->data());
-  run_on_all(context.communicator, [&] {
+  collectives::run_on_all(context.communicator, [&] {
     read_moments(
         context, content.optimizer(), {state, folder, slices}, weights->data(), memory.moments);
     content.residuals().restore(state, folder, slices);
@@ -169,7 +170,7 @@ Progression restore_state(const RunContext& context,
                    state.best_step,
                    state.evals_since_best,
                    loss_scale_of(state, context.config)};
-    const auto plateau = state.extra.find(kPlateauKey);
+    const auto plateau = state.extra.find(checkpoint::kPlateauKey);
     if (plateau != state.extra.end())
       std::istringstream(plateau->second) >> progression.plateau_evals >> progression.rate_falls;
   });
@@ -177,19 +178,19 @@ Progression restore_state(const RunContext& context,
 }
 
 void start_from_scratch(const RunContext& context, const RunMemory& memory, StepUpdate& update) {
-  const auto fill_zeros = [&](void* row_memory, RowKind row) {
+  const auto fill_zeros = [&](void* row_memory, plan::RowKind row) {
     const size_t bytes = context.plan.memory.row_bytes(row);
     if (bytes > 0)
       context.backend.fill_zeros(static_cast<float*>(row_memory),
                                  static_cast<int64_t>(bytes / sizeof(float)));
   };
-  fill_zeros(memory.moments, RowKind::kMoments);
-  fill_zeros(memory.residuals, RowKind::kResiduals);
+  fill_zeros(memory.moments, plan::RowKind::kMoments);
+  fill_zeros(memory.residuals, plan::RowKind::kResiduals);
   update.loss_scale().restore(LossScale(context.config).state());
-  run_on_all(context.communicator, [&] {
+  collectives::run_on_all(context.communicator, [&] {
     if (context.writes_parameters()) initialize_weights(context, memory);
   });
   if (update.average() != nullptr) update.average()->begin();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include "runtime/train/state/checkpoint_content.h"
 #include "runtime/train/step/step_update.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Loads weights, moments and progress. Checks that the checkpoint belongs to a run like this one
 // (resume_check.h), except for the fields in `allowed_changes`. `on_hosts`: see Saving::Restore.
@@ -26,4 +26,4 @@ Progression restore_state(const RunContext& context,
 // have been used before. Collective; throws AgreedError.
 void start_from_scratch(const RunContext& context, const RunMemory& memory, StepUpdate& update);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

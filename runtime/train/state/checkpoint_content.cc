@@ -12,7 +12,7 @@
 #include "runtime/train/state/resume_check.h"
 #include "runtime/train/step/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 CheckpointContent::CheckpointContent(const RunContext& context,
                                      const RunMemory& memory,
@@ -23,41 +23,41 @@ CheckpointContent::CheckpointContent(const RunContext& context,
       residuals_(context, memory),
       separate_(context.backend.ops().separate_memory) {}
 
-CheckpointState CheckpointContent::state(const Progression& progression,
-                                         uint64_t weights_hash) const {
+checkpoint::CheckpointState CheckpointContent::state(const Progression& progression,
+                                                     uint64_t weights_hash) const {
   const RunConfig& config = context_.config;
-  const ParameterLayout& layout = context_.plan.layout;
-  CheckpointState state;
+  const plan::ParameterLayout& layout = context_.plan.layout;
+  checkpoint::CheckpointState state;
   state.step = progression.step;
   state.samples = progression.step * config.train.global_batch;
   state.seed = config.seed;
   state.lanes = context_.plan.sharding.lanes;
   state.ranks = context_.communicator.size();
   state.global_batch = config.train.global_batch;
-  state.lockstep_version = lockstep_version();
+  state.lockstep_version = metrics::lockstep_version();
   state.weights_hash = weights_hash;
-  state.config_hash = hash_text(recorded_text(config));
+  state.config_hash = hash_text(config::recorded_text(config));
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = kept_arrays(config);
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
   state.flat_elements = layout.elements;
   state.frozen_elements = layout.frozen_elements;
   if (const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind)) {
-    for (const size_t slot : muon_slots(*muon, layout))
+    for (const size_t slot : plan::muon_slots(*muon, layout))
       state.one_moment.push_back(layout.slots[slot].name);
   }
   state.layout = named_slices(layout);
   state.extra = sample_order(context_);
-  state.extra[kConfigKey] = recorded_text(config);
-  state.extra[kContentKey] = to_hex(context_.data.summary.train_checksum);
-  keep_class_names(context_.data.summary.class_names, state);
+  state.extra[checkpoint::kConfigKey] = config::recorded_text(config);
+  state.extra[checkpoint::kContentKey] = to_hex(context_.data.summary.train_checksum);
+  checkpoint::keep_class_names(context_.data.summary.class_names, state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
-    state.extra[kLossScaleKey] = fmt::format("{} {} {}",
-                                             progression.loss_scale.value,
-                                             progression.loss_scale.good_steps,
-                                             progression.loss_scale.skipped);
+    state.extra[checkpoint::kLossScaleKey] = fmt::format("{} {} {}",
+                                                         progression.loss_scale.value,
+                                                         progression.loss_scale.good_steps,
+                                                         progression.loss_scale.skipped);
   if (config.schedule.kind == ScheduleConfig::Kind::kPlateau)
-    state.extra[kPlateauKey] =
+    state.extra[checkpoint::kPlateauKey] =
         fmt::format("{} {}", progression.plateau_evals, progression.rate_falls);
   state.best_metric = progression.best_metric;
   state.best_step = progression.best_step;
@@ -67,9 +67,9 @@ CheckpointState CheckpointContent::state(const Progression& progression,
 
 int64_t CheckpointContent::bytes() const {
   const auto kept = static_cast<int64_t>(kept_arrays(context_.config).size());
-  const ParameterLayout& layout = context_.plan.layout;
+  const plan::ParameterLayout& layout = context_.plan.layout;
   int64_t left_out = 0;
-  for (const Range& range : one_moment_ranges(context_.config.optimizer, layout))
+  for (const collectives::Range& range : plan::one_moment_ranges(context_.config.optimizer, layout))
     left_out += range.size();
   return (layout.elements + kept * layout.trained() - left_out) *
          static_cast<int64_t>(sizeof(float));
@@ -116,7 +116,7 @@ const std::byte* CheckpointContent::piece(const std::byte* from,
 
 const float* CheckpointContent::collect_weights(std::span<float> to) {
   const bool writes = context_.communicator.rank() == 0;
-  const Plan& plan = context_.plan;
+  const plan::Plan& plan = context_.plan;
   if (plan.layout.compute != DType::kF32 || plan.sharding.shards_parameters()) {
     gathered_.emplace(context_, memory_, to);
     const float* const gathered_weights = gathered_->read();
@@ -134,17 +134,17 @@ const float* CheckpointContent::collect_weights(std::span<float> to) {
 
 void CheckpointContent::collect_moments(std::span<std::byte> to) {
   const std::vector<std::string> kept = kept_arrays(context_.config);
-  const std::vector<Range> owned = context_.owned();
+  const std::vector<collectives::Range> owned = context_.owned();
   const auto dtype_of = [&](size_t array) {  // the average follows the moments
     return array < optimizer_.moments() ? optimizer_.moment_dtype() : DType::kF32;
   };
   // Calls f(range, address of its values) for each part of an array that this rank writes.
   const auto each_part = [&](size_t array, auto f) {
     const std::byte* const begin = memory_.moments + optimizer_.moment_begin(array);
-    for (const Range& range : owned) {
+    for (const collectives::Range& range : owned) {
       for (const Optimizer::KeptRange& has : optimizer_.kept(array)) {
-        const Range part = {std::max(range.begin, has.range.begin),
-                            std::min(range.end, has.range.end)};
+        const collectives::Range part = {std::max(range.begin, has.range.begin),
+                                         std::min(range.end, has.range.end)};
         if (part.begin >= part.end) continue;
         const int64_t index = has.local + part.begin - has.range.begin;
         f(part, begin + static_cast<size_t>(index) * size_of(dtype_of(array)));
@@ -154,18 +154,19 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
   if (to.empty() && separate_) {
     size_t bytes = 0;
     for (size_t m = 0; m < kept.size(); ++m)
-      each_part(m, [&](const Range& part, const std::byte*) {
+      each_part(m, [&](const collectives::Range& part, const std::byte*) {
         bytes += static_cast<size_t>(part.size()) * size_of(dtype_of(m));
       });
     moments_copy_.resize(bytes);
     to = moments_copy_;
   }
   for (size_t m = 0; m < kept.size(); ++m) {
-    MomentShard& shard = shards_.emplace_back(MomentShard{kept[m], {}});
-    each_part(m, [&](const Range& part, const std::byte* from) {
+    checkpoint::MomentShard& shard = shards_.emplace_back(checkpoint::MomentShard{kept[m], {}});
+    each_part(m, [&](const collectives::Range& part, const std::byte* from) {
       const auto elements = static_cast<size_t>(part.size());
       const std::byte* const values = piece(from, to, elements * size_of(dtype_of(m)));
-      MomentSlice& slice = shard.slices.emplace_back(MomentSlice{part.begin, {}});
+      checkpoint::MomentSlice& slice =
+          shard.slices.emplace_back(checkpoint::MomentSlice{part.begin, {}});
       if (dtype_of(m) == DType::kBF16) {
         slice.halves = {reinterpret_cast<const BFloat16*>(values), elements};
       } else {
@@ -175,4 +176,4 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

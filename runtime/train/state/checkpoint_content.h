@@ -13,15 +13,15 @@
 #include "runtime/train/state/weights.h"
 #include "runtime/train/step/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-class CheckpointContent final : public CheckpointSource {
+class CheckpointContent final : public checkpoint::CheckpointSource {
  public:
   // All borrowed.
   CheckpointContent(const RunContext& context, const RunMemory& memory, const Optimizer& optimizer);
 
   // The state of the run for a checkpoint, without its files.
-  CheckpointState state(const Progression& progression, uint64_t weights_hash) const;
+  checkpoint::CheckpointState state(const Progression& progression, uint64_t weights_hash) const;
   // Bytes of all files of a checkpoint.
   int64_t bytes() const;
   const Optimizer& optimizer() const { return optimizer_; }
@@ -32,7 +32,7 @@ class CheckpointContent final : public CheckpointSource {
   void copy() override;
   void release() override;
   const float* weights() const override { return weights_; }
-  const std::vector<MomentShard>& shards() const override { return shards_; }
+  const std::vector<checkpoint::MomentShard>& shards() const override { return shards_; }
 
  private:
   struct Piece {
@@ -50,7 +50,7 @@ class CheckpointContent final : public CheckpointSource {
   ErrorFeedbackStore residuals_;
   const bool separate_;  // the host cannot reach the device's memory
   const float* weights_ = nullptr;
-  std::vector<MomentShard> shards_;
+  std::vector<checkpoint::MomentShard> shards_;
   std::vector<Piece> pieces_;  // still to be copied
   // Host copies, used without a snapshot if the host cannot reach the device's memory.
   std::vector<float> weights_copy_;
@@ -59,4 +59,4 @@ class CheckpointContent final : public CheckpointSource {
   ErrorFeedbackStore::Copy residuals_copy_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-std::string name_of(const LaneSum& sum) {
-  return fmt::format("{}{}_{}", kResidualPrefix, sum.first, sum.count);
+std::string name_of(const collectives::LaneSum& sum) {
+  return fmt::format("{}{}_{}", checkpoint::kResidualPrefix, sum.first, sum.count);
 }
 
 }  // namespace
@@ -16,11 +16,11 @@ std::string name_of(const LaneSum& sum) {
 ErrorFeedbackStore::ErrorFeedbackStore(const RunContext& context, const RunMemory& memory)
     : context_(context), memory_(memory), groups_(context.plan.sharding.residual_groups) {
   if (groups_ == 0) return;
-  const Plan& plan = context.plan;
-  kept_ = ErrorFeedbackLayout(plan.sharding.shares(),
-                              plan.sharding.topology,
-                              context.communicator.rank(),
-                              plan.layout.trained())
+  const plan::Plan& plan = context.plan;
+  kept_ = collectives::ErrorFeedbackLayout(plan.sharding.shares(),
+                                           plan.sharding.topology,
+                                           context.communicator.rank(),
+                                           plan.layout.trained())
               .kept();
   // With PowerSGD, only the sums over groups leave residuals.
   if (plan.traffic.power_sgd)
@@ -32,7 +32,8 @@ std::vector<std::string> ErrorFeedbackStore::names() const {
   std::vector<std::string> names;
   if (groups_ == 0) return names;
   const bool factors = context_.plan.traffic.power_sgd.has_value();
-  for (const LaneSum& sum : rounded_sums(context_.plan.sharding.lanes, groups_)) {
+  for (const collectives::LaneSum& sum :
+       collectives::rounded_sums(context_.plan.sharding.lanes, groups_)) {
     if (!factors || sum.count == context_.plan.sharding.lanes / groups_)
       names.push_back(name_of(sum));
   }
@@ -41,27 +42,29 @@ std::vector<std::string> ErrorFeedbackStore::names() const {
 }
 
 template <typename Body>
-void ErrorFeedbackStore::each_part(const ErrorFeedbackLayout::Kept& kept, Body body) const {
-  for (const Range& bucket : context_.plan.layout.buckets)
+void ErrorFeedbackStore::each_part(const collectives::ErrorFeedbackLayout::Kept& kept,
+                                   Body body) const {
+  for (const collectives::Range& bucket : context_.plan.layout.buckets)
     body(static_cast<size_t>(kept.offset + bucket.begin / kept.parts),
-         part_of(bucket, kept.part, kept.parts));
+         collectives::part_of(bucket, kept.part, kept.parts));
 }
 
 int64_t ErrorFeedbackStore::residuals() const {
-  const ErrorFeedbackLayout::Kept& last = kept_.back();
+  const collectives::ErrorFeedbackLayout::Kept& last = kept_.back();
   return last.offset + context_.plan.layout.trained() / last.parts;
 }
 
-HostCopy ErrorFeedbackStore::rights() const {
-  const PowerSgdLayout& layout = *context_.plan.traffic.power_sgd;
-  return HostCopy(context_.backend,
-                  memory_.factors + layout.rights_at(context_.plan.sharding.topology),
-                  layout.right_elements);
+exec::HostCopy ErrorFeedbackStore::rights() const {
+  const collectives::PowerSgdLayout& layout = *context_.plan.traffic.power_sgd;
+  return exec::HostCopy(context_.backend,
+                        memory_.factors + layout.rights_at(context_.plan.sharding.topology),
+                        layout.right_elements);
 }
 
 // The name contains the rank, because right factors of another rank cannot be used.
 std::string ErrorFeedbackStore::rights_name() const {
-  return fmt::format("{}rights_{}", kResidualPrefix, context_.config.comm.power_sgd_rank);
+  return fmt::format(
+      "{}rights_{}", checkpoint::kResidualPrefix, context_.config.comm.power_sgd_rank);
 }
 
 std::vector<float> ErrorFeedbackStore::read_residuals() const {
@@ -77,9 +80,10 @@ std::vector<float> ErrorFeedbackStore::read_residuals() const {
 // Each right factor is stored at the beginning of its matrix, which is longer.
 std::vector<float> ErrorFeedbackStore::flat_rights() const {
   std::vector<float> flat(static_cast<size_t>(context_.plan.layout.trained()));
-  HostCopy from = rights();
+  exec::HostCopy from = rights();
   from.read();
-  for (const PowerSgdLayout::Matrix& matrix : context_.plan.traffic.power_sgd->matrices)
+  for (const collectives::PowerSgdLayout::Matrix& matrix :
+       context_.plan.traffic.power_sgd->matrices)
     std::copy_n(from.data() + matrix.right,
                 matrix.shape.columns * matrix.shape.rank,
                 flat.begin() + matrix.offset);
@@ -87,8 +91,9 @@ std::vector<float> ErrorFeedbackStore::flat_rights() const {
 }
 
 void ErrorFeedbackStore::write_rights(const std::vector<float>& flat) const {
-  HostCopy to = rights();
-  for (const PowerSgdLayout::Matrix& matrix : context_.plan.traffic.power_sgd->matrices)
+  exec::HostCopy to = rights();
+  for (const collectives::PowerSgdLayout::Matrix& matrix :
+       context_.plan.traffic.power_sgd->matrices)
     std::copy_n(flat.begin() + matrix.offset,
                 matrix.shape.columns * matrix.shape.rank,
                 to.data() + matrix.right);
@@ -101,16 +106,17 @@ ErrorFeedbackStore::Copy ErrorFeedbackStore::read() const {
   copy.values = read_residuals();
   const std::span<const float> residuals = copy.values;
   for (const std::string& name : names()) copy.shards.push_back({name, {}});
-  for (const ErrorFeedbackLayout::Kept& kept : kept_) {
-    const auto shard = std::ranges::find(copy.shards, name_of(kept.sum), &MomentShard::name);
-    each_part(kept, [&](size_t index, const Range& range) {
+  for (const collectives::ErrorFeedbackLayout::Kept& kept : kept_) {
+    const auto shard =
+        std::ranges::find(copy.shards, name_of(kept.sum), &checkpoint::MomentShard::name);
+    each_part(kept, [&](size_t index, const collectives::Range& range) {
       shard->slices.push_back(
           {range.begin, residuals.subspan(index, static_cast<size_t>(range.size()))});
     });
   }
   if (!context_.plan.traffic.power_sgd) return copy;
   copy.rights = flat_rights();  // all ranks have them
-  for (const Range& range : context_.owned())
+  for (const collectives::Range& range : context_.owned())
     copy.shards.back().slices.push_back(
         {range.begin,
          std::span(copy.rights)
@@ -118,40 +124,40 @@ ErrorFeedbackStore::Copy ErrorFeedbackStore::read() const {
   return copy;
 }
 
-void ErrorFeedbackStore::restore(const CheckpointState& state,
+void ErrorFeedbackStore::restore(const checkpoint::CheckpointState& state,
                                  const std::filesystem::path& folder,
-                                 const std::vector<NamedSlice>& slices) const {
+                                 const std::vector<checkpoint::NamedSlice>& slices) const {
   if (groups_ == 0) return;
   const auto n = static_cast<size_t>(residuals());
   if (!context_.plan.traffic.power_sgd) {
     std::vector<float> values(n);
     read_arrays(state, folder, slices, values);
-    HostCopyOf<BFloat16> to = residuals_as<BFloat16>();
+    exec::HostCopyOf<BFloat16> to = residuals_as<BFloat16>();
     std::transform(values.begin(), values.end(), to.data(), round_to<BFloat16>);
     return to.write();
   }
-  HostCopy to = residuals_as<float>();
+  exec::HostCopy to = residuals_as<float>();
   std::fill_n(to.data(), n, 0.0f);
   read_arrays(state, folder, slices, {to.data(), n});
   to.write();
-  if (!has_array(state, rights_name())) return;
+  if (!checkpoint::has_array(state, rights_name())) return;
   std::vector<float> flat(static_cast<size_t>(context_.plan.layout.trained()));
-  read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
+  checkpoint::read_optimizer(folder, state, slices, rights_name(), {{0, flat}});
   write_rights(flat);
 }
 
-void ErrorFeedbackStore::read_arrays(const CheckpointState& state,
+void ErrorFeedbackStore::read_arrays(const checkpoint::CheckpointState& state,
                                      const std::filesystem::path& folder,
-                                     const std::vector<NamedSlice>& slices,
+                                     const std::vector<checkpoint::NamedSlice>& slices,
                                      std::span<float> residuals) const {
-  for (const ErrorFeedbackLayout::Kept& kept : kept_) {
-    if (!has_array(state, name_of(kept.sum))) continue;
-    std::vector<MomentTarget> targets;
-    each_part(kept, [&](size_t index, const Range& range) {
+  for (const collectives::ErrorFeedbackLayout::Kept& kept : kept_) {
+    if (!checkpoint::has_array(state, name_of(kept.sum))) continue;
+    std::vector<checkpoint::MomentTarget> targets;
+    each_part(kept, [&](size_t index, const collectives::Range& range) {
       targets.push_back({range.begin, residuals.subspan(index, static_cast<size_t>(range.size()))});
     });
-    read_optimizer(folder, state, slices, name_of(kept.sum), targets);
+    checkpoint::read_optimizer(folder, state, slices, name_of(kept.sum), targets);
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -16,7 +16,7 @@
 #include "runtime/exec/host_copy.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class ErrorFeedbackStore {
  public:
@@ -28,42 +28,42 @@ class ErrorFeedbackStore {
 
   // A rank's part of every array, as floats on the host.
   struct Copy {
-    std::vector<float> values;        // residuals
-    std::vector<float> rights;        // flat
-    std::vector<MomentShard> shards;  // of both
+    std::vector<float> values;                    // residuals
+    std::vector<float> rights;                    // flat
+    std::vector<checkpoint::MomentShard> shards;  // of both
   };
   // Waits for everything queued.
   Copy read() const;
   // Fills the rank's part of every array, with zeros if the checkpoint does not have the array.
   // Throws CheckpointError.
-  void restore(const CheckpointState& state,
+  void restore(const checkpoint::CheckpointState& state,
                const std::filesystem::path& folder,
-               const std::vector<NamedSlice>& slices) const;
+               const std::vector<checkpoint::NamedSlice>& slices) const;
 
  private:
   // Calls body(index among the rank's residuals, range of the flat buffer) for each part.
   template <typename Body>
-  void each_part(const ErrorFeedbackLayout::Kept& kept, Body body) const;
+  void each_part(const collectives::ErrorFeedbackLayout::Kept& kept, Body body) const;
   int64_t residuals() const;  // number of residuals that the rank holds
   // The residuals: floats with PowerSGD, bfloat16 if sums are rounded.
   template <typename T>
-  HostCopyOf<T> residuals_as() const {
+  exec::HostCopyOf<T> residuals_as() const {
     return {context_.backend, reinterpret_cast<T*>(memory_.residuals), residuals()};
   }
-  HostCopy rights() const;
+  exec::HostCopy rights() const;
   std::vector<float> read_residuals() const;
   std::vector<float> flat_rights() const;
   void write_rights(const std::vector<float>& flat) const;
   std::string rights_name() const;
-  void read_arrays(const CheckpointState& state,
+  void read_arrays(const checkpoint::CheckpointState& state,
                    const std::filesystem::path& folder,
-                   const std::vector<NamedSlice>& slices,
+                   const std::vector<checkpoint::NamedSlice>& slices,
                    std::span<float> residuals) const;
 
   const RunContext& context_;
   const RunMemory& memory_;
   int groups_;
-  std::vector<ErrorFeedbackLayout::Kept> kept_;
+  std::vector<collectives::ErrorFeedbackLayout::Kept> kept_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

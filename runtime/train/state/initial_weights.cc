@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 void require_weights_path(const std::string& path) {
   std::error_code ignored;
@@ -28,29 +28,29 @@ void require_weights_path(const std::string& path) {
 
 namespace {
 
-WeightsRead read_base(const RunConfig& config,
-                      const std::vector<NamedSlice>& slices,
-                      float* parameters) {
+checkpoint::WeightsRead read_base(const RunConfig& config,
+                                  const std::vector<checkpoint::NamedSlice>& slices,
+                                  float* parameters) {
   const std::string& from = config.train.init_from;
   if (from.empty()) return {};
   require_weights_path(from);
   if (huggingface::is_model_folder(from))
     return huggingface::read_weights(from, config.model, slices, parameters);
-  return read_model_file(from, slices, parameters);
+  return checkpoint::read_model_file(from, slices, parameters);
 }
 
 }  // namespace
 
-std::vector<std::string> notes_of_data(const RunConfig& config, const DataSummary& data) {
+std::vector<std::string> notes_of_data(const RunConfig& config, const data::DataSummary& data) {
   if (!huggingface::is_model_folder(config.train.init_from)) return {};
   return huggingface::notes_of_data(
       config.train.init_from, data.class_names, {data.mean, data.std});
 }
 
-WeightsRead read_initial_weights(const RunConfig& config,
-                                 const std::vector<NamedSlice>& slices,
-                                 float* parameters) {
-  WeightsRead read = read_base(config, huggingface::base_slices(slices), parameters);
+checkpoint::WeightsRead read_initial_weights(const RunConfig& config,
+                                             const std::vector<checkpoint::NamedSlice>& slices,
+                                             float* parameters) {
+  checkpoint::WeightsRead read = read_base(config, huggingface::base_slices(slices), parameters);
   if (config.adapter.lora && !config.adapter.lora->from.empty()) {
     const std::string& from = config.adapter.lora->from;
     const std::string note = huggingface::read_peft(from, config, slices, parameters);
@@ -59,4 +59,4 @@ WeightsRead read_initial_weights(const RunConfig& config,
   return read;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

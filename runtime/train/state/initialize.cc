@@ -7,21 +7,22 @@
 #include "runtime/base/rng.h"
 #include "runtime/base/threads.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-float value_from_word(const Initializer& initializer, uint32_t word) {
+float value_from_word(const graph::Initializer& initializer, uint32_t word) {
   switch (initializer.kind) {
-    case Initializer::Kind::kConstant: return initializer.value;
-    case Initializer::Kind::kNormal: return initializer.value * normal_from_word(word);
-    case Initializer::Kind::kUniform: return initializer.value * (2 * uniform_from_word(word) - 1);
-    case Initializer::Kind::kGiven: break;
+    case graph::Initializer::Kind::kConstant: return initializer.value;
+    case graph::Initializer::Kind::kNormal: return initializer.value * normal_from_word(word);
+    case graph::Initializer::Kind::kUniform:
+      return initializer.value * (2 * uniform_from_word(word) - 1);
+    case graph::Initializer::Kind::kGiven: break;
   }
   return 0;
 }
 
 // Element i is made from word i of the stream; one block of the generator has four words.
-void fill(const Initializer& initializer,
+void fill(const graph::Initializer& initializer,
           const RngStream& stream,
           float* values,
           int64_t elements) {
@@ -36,9 +37,12 @@ void fill(const Initializer& initializer,
   });
 }
 
-void initialize(const ParameterLayout& layout, size_t number, uint64_t seed, float* parameters) {
-  const ParameterSlot& slot = layout.slots[number];
-  if (slot.initializer.kind == Initializer::Kind::kGiven) {
+void initialize(const plan::ParameterLayout& layout,
+                size_t number,
+                uint64_t seed,
+                float* parameters) {
+  const plan::ParameterSlot& slot = layout.slots[number];
+  if (slot.initializer.kind == graph::Initializer::Kind::kGiven) {
     const std::vector<float> elements = slot.initializer.elements();
     LOCKSTEP_CHECK(elements.size() == static_cast<size_t>(slot.elements));
     std::ranges::copy(elements, parameters + slot.offset);
@@ -50,22 +54,22 @@ void initialize(const ParameterLayout& layout, size_t number, uint64_t seed, flo
 
 }  // namespace
 
-void initialize_parameters(const ParameterLayout& layout, uint64_t seed, float* parameters) {
+void initialize_parameters(const plan::ParameterLayout& layout, uint64_t seed, float* parameters) {
   for (size_t number = 0; number < layout.slots.size(); ++number)
     initialize(layout, number, seed, parameters);
 }
 
-void initialize_overrides(const ParameterLayout& layout, uint64_t seed, float* parameters) {
+void initialize_overrides(const plan::ParameterLayout& layout, uint64_t seed, float* parameters) {
   for (size_t number = 0; number < layout.slots.size(); ++number)
     if (layout.slots[number].initializer.overrides_weights)
       initialize(layout, number, seed, parameters);
 }
 
-std::vector<NamedSlice> named_slices(const ParameterLayout& layout) {
-  std::vector<NamedSlice> slices;
-  for (const ParameterSlot& slot : layout.slots)
+std::vector<checkpoint::NamedSlice> named_slices(const plan::ParameterLayout& layout) {
+  std::vector<checkpoint::NamedSlice> slices;
+  for (const plan::ParameterSlot& slot : layout.slots)
     slices.push_back({slot.name, slot.shape, slot.offset, slot.channels_last});
   return slices;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

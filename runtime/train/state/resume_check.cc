@@ -11,11 +11,11 @@
 #include "runtime/config/parse.h"
 #include "runtime/train/step/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 void check_same_samples(const RunContext& context,
-                        const CheckpointState& state,
+                        const checkpoint::CheckpointState& state,
                         const std::string& where) {
   const RunConfig& config = context.config;
   const auto require_same = [&](const char* name, auto then, auto now) {
@@ -42,11 +42,11 @@ void check_same_samples(const RunContext& context,
 // Checks that the checkpoint has the optimizer's arrays. Two things may be added or dropped:
 // residuals, and the average of the weights.
 void check_same_optimizer(const RunContext& context,
-                          const CheckpointState& state,
+                          const checkpoint::CheckpointState& state,
                           const std::string& where) {
   const OptimizerConfig& optimizer = context.config.optimizer;
   std::vector<std::string> moments = state.moments;
-  std::erase_if(moments, [](const std::string& name) { return !is_moment(name); });
+  std::erase_if(moments, [](const std::string& name) { return !checkpoint::is_moment(name); });
   if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
     throw CheckpointError(
         "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start a "
@@ -59,11 +59,11 @@ void check_same_optimizer(const RunContext& context,
 }
 
 // Without the checkpoint's residuals the run may continue, but not to the same bits.
-void warn_of_lost_residuals(const CheckpointState& state,
+void warn_of_lost_residuals(const checkpoint::CheckpointState& state,
                             const std::string& where,
                             const std::vector<std::string>& kept) {
   const auto dropped = std::ranges::count_if(state.moments, [&](const std::string& name) {
-    return name.starts_with(kResidualPrefix) && std::ranges::count(kept, name) == 0;
+    return name.starts_with(checkpoint::kResidualPrefix) && std::ranges::count(kept, name) == 0;
   });
   if (dropped > 0)
     log_warn(
@@ -75,11 +75,12 @@ void warn_of_lost_residuals(const CheckpointState& state,
 
 // The config of the checkpoint's run. Empty if it was written before configs were stored, or by a
 // version whose fields no longer exist.
-std::optional<RunConfig> config_of(const CheckpointState& state, const std::string& where) {
-  const auto text = state.extra.find(kConfigKey);
+std::optional<RunConfig> config_of(const checkpoint::CheckpointState& state,
+                                   const std::string& where) {
+  const auto text = state.extra.find(checkpoint::kConfigKey);
   if (text == state.extra.end()) return std::nullopt;
   try {
-    return parse_recorded_config(text->second, where);
+    return config::parse_recorded_config(text->second, where);
   } catch (const ConfigError& error) {
     log_warn("{}: its config is not compared with this one: {}", where, error.what());
     return std::nullopt;
@@ -88,9 +89,9 @@ std::optional<RunConfig> config_of(const CheckpointState& state, const std::stri
 
 // If the checkpoint was written by a revision that treated prompts and answers as chat messages,
 // and this config does not: an explanation. Otherwise empty.
-std::string wrapped_before(const RunConfig& config, const CheckpointState& state) {
+std::string wrapped_before(const RunConfig& config, const checkpoint::CheckpointState& state) {
   const auto* conversations = std::get_if<ConversationsConfig>(&config.data.source);
-  const auto text = state.extra.find(kConfigKey);
+  const auto text = state.extra.find(checkpoint::kConfigKey);
   if (conversations == nullptr || conversations->texts_as_messages || text == state.extra.end() ||
       text->second.find("texts_as_messages") != std::string::npos)
     return {};
@@ -99,12 +100,12 @@ std::string wrapped_before(const RunConfig& config, const CheckpointState& state
 }
 
 void check_same_content(const RunContext& context,
-                        const CheckpointState& state,
+                        const checkpoint::CheckpointState& state,
                         const std::string& where,
                         const std::vector<std::string>& allowed) {
-  const auto then = state.extra.find(kContentKey);
+  const auto then = state.extra.find(checkpoint::kContentKey);
   const std::string now = to_hex(context.data.summary.train_checksum);
-  if (then == state.extra.end() || then->second == now || is_named("data", allowed)) return;
+  if (then == state.extra.end() || then->second == now || config::is_named("data", allowed)) return;
   throw CheckpointError(
       "{}: written with training data whose checksum is {}, now it is {}{}: this would be a "
       "different run; to continue anyway, give --allow-change data",
@@ -115,7 +116,7 @@ void check_same_content(const RunContext& context,
 }
 
 void check_changes(const RunContext& context,
-                   const CheckpointState& state,
+                   const checkpoint::CheckpointState& state,
                    const std::string& where,
                    const std::vector<std::string>& allowed) {
   const std::optional<RunConfig> before = config_of(state, where);
@@ -127,9 +128,9 @@ void check_changes(const RunContext& context,
     return;
   }
   std::string changes;
-  for (const FieldChange& change : differences(*before, context.config)) {
-    if (change.rule == ChangeRule::kFree) continue;
-    if (change.rule == ChangeRule::kDecides && !is_named(change.path, allowed))
+  for (const config::FieldChange& change : config::differences(*before, context.config)) {
+    if (change.rule == config::ChangeRule::kFree) continue;
+    if (change.rule == config::ChangeRule::kDecides && !config::is_named(change.path, allowed))
       throw CheckpointError(
           "{}: written with {} {}, the config has {}: this would be a different run; to continue "
           "anyway, give --allow-change {}; to start a new run from its weights, set "
@@ -147,7 +148,7 @@ void check_changes(const RunContext& context,
 }  // namespace
 
 std::map<std::string, std::string> sample_order(const RunContext& context) {
-  const SampleOrder order = context.data.train->order();
+  const data::SampleOrder order = context.data.train->order();
   std::map<std::string, std::string> texts = {
       {"data.shuffle", context.config.data.shuffle ? "true" : "false"},
       {"training samples", std::to_string(order.samples)}};
@@ -161,7 +162,7 @@ std::map<std::string, std::string> sample_order(const RunContext& context) {
 }
 
 void check_resumable(const RunContext& context,
-                     const CheckpointState& state,
+                     const checkpoint::CheckpointState& state,
                      const std::filesystem::path& folder,
                      const std::vector<std::string>& residuals,
                      const std::vector<std::string>& allowed_changes) {
@@ -178,4 +179,4 @@ void check_resumable(const RunContext& context,
   if (context.communicator.rank() == 0) warn_of_lost_residuals(state, where, residuals);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

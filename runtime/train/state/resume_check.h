@@ -9,7 +9,7 @@
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Other things on which the order of the samples depends, besides seed and batch size; for
 // CheckpointState::extra.
@@ -21,9 +21,9 @@ std::map<std::string, std::string> sample_order(const RunContext& context);
 // by `allowed_changes`. Rank 0 logs the other fields that have changed, and the arrays of
 // compressed gradients that are lost because they are not among `residuals`.
 void check_resumable(const RunContext& context,
-                     const CheckpointState& state,
+                     const checkpoint::CheckpointState& state,
                      const std::filesystem::path& folder,
                      const std::vector<std::string>& residuals,
                      const std::vector<std::string>& allowed_changes);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

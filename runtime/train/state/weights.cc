@@ -10,7 +10,7 @@
 #include "runtime/train/gather_values.h"
 #include "runtime/train/number_types.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr int64_t kGrain = 65536;  // the least work for a thread
@@ -35,9 +35,9 @@ void widen_all(const std::byte* from, DType dtype, std::span<float> to) {
 
 // Calls f(offset in the flat buffer, offset if packed, elements) for each range.
 template <typename F>
-void each_range(const std::vector<Range>& ranges, F f) {
+void each_range(const std::vector<collectives::Range>& ranges, F f) {
   int64_t local = 0;
-  for (const Range& range : ranges) {
+  for (const collectives::Range& range : ranges) {
     f(range.begin, local, range.size());
     local += range.size();
   }
@@ -46,7 +46,7 @@ void each_range(const std::vector<Range>& ranges, F f) {
 std::byte* bytes(float* x) { return reinterpret_cast<std::byte*>(x); }
 
 // This rank's parts of the fp32 weights, packed; null if it has no such array.
-float* fp32_owned(const Plan& plan, const RunMemory& memory) {
+float* fp32_owned(const plan::Plan& plan, const RunMemory& memory) {
   const bool packed = plan.sharding.shards_parameters() && plan.layout.compute == DType::kF32;
   return packed ? reinterpret_cast<float*>(memory.parameters) : memory.masters;
 }
@@ -57,7 +57,7 @@ HostWeights::HostWeights(const RunContext& context,
                          const RunMemory& memory,
                          std::span<float> storage)
     : context_(context), memory_(memory) {
-  const Plan& plan = context.plan;
+  const plan::Plan& plan = context.plan;
   if (plan.layout.compute == DType::kF32 && !plan.sharding.shards_parameters()) {
     parameters_.emplace(
         context.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
@@ -71,11 +71,11 @@ HostWeights::HostWeights(const RunContext& context,
   float* const owned = fp32_owned(context.plan, memory);
   if (owned == nullptr) return;
   int64_t elements = 0;
-  for (const Range& range : stored()) elements += range.size();
+  for (const collectives::Range& range : stored()) elements += range.size();
   masters_.emplace(context.backend, owned, elements);
 }
 
-std::vector<Range> HostWeights::stored() const {
+std::vector<collectives::Range> HostWeights::stored() const {
   return sharded() && context_.plan.layout.compute == DType::kF32 ? context_.owned_parameters()
                                                                   : context_.updated();
 }
@@ -88,23 +88,24 @@ float* HostWeights::read() {
   });
   read_frozen();
   const auto ranks = static_cast<size_t>(context_.communicator.size());
-  const Plan& plan = context_.plan;
-  for (const Range& bucket : sharded() ? plan.layout.all_buckets() : plan.layout.buckets)
-    gather_parts(context_.communicator,
-                 plan.sharding.topology,
-                 bytes(full_.data() + bucket.begin),
-                 static_cast<size_t>(bucket.size()) / ranks * sizeof(float));
+  const plan::Plan& plan = context_.plan;
+  for (const collectives::Range& bucket :
+       sharded() ? plan.layout.all_buckets() : plan.layout.buckets)
+    collectives::gather_parts(context_.communicator,
+                              plan.sharding.topology,
+                              bytes(full_.data() + bucket.begin),
+                              static_cast<size_t>(bucket.size()) / ranks * sizeof(float));
   return full_.data();
 }
 
 // Reads the 16-bit numbers that the ops read: all of them, or this rank's part if they are sharded.
 void HostWeights::read_frozen() {
-  const Plan& plan = context_.plan;
+  const plan::Plan& plan = context_.plan;
   const DType compute = plan.layout.compute;
   if (compute == DType::kF32 || plan.layout.frozen_buckets.empty()) return;
-  const std::vector<Range> ranges =
+  const std::vector<collectives::Range> ranges =
       sharded() ? context_.owned_of(plan.layout.frozen_buckets)
-                : std::vector<Range>{{plan.layout.trained(), plan.layout.elements}};
+                : std::vector<collectives::Range>{{plan.layout.trained(), plan.layout.elements}};
   const int64_t first =
       sharded() ? plan.layout.trained() / context_.communicator.size() : plan.layout.trained();
   each_range(ranges, [&](int64_t begin, int64_t local, int64_t n) {
@@ -147,11 +148,12 @@ void HostWeights::write() {
 
 WeightsHash::WeightsHash(const RunContext& context, const RunMemory& memory)
     : context_(context), memory_(memory) {
-  const Plan& plan = context.plan;
-  const std::vector<Range> buckets = plan.layout.all_buckets(), ranges = context.owned_of(buckets);
+  const plan::Plan& plan = context.plan;
+  const std::vector<collectives::Range> buckets = plan.layout.all_buckets(),
+                                        ranges = context.owned_of(buckets);
   const bool floats = plan.layout.compute == DType::kF32;
   uint64_t index = 0;
-  for (const ParameterSlot& slot : plan.layout.slots) {
+  for (const plan::ParameterSlot& slot : plan.layout.slots) {
     const int64_t slot_end = slot.offset + slot.elements;
     full_.push_back({slot.offset, slot.elements, index});
     for (size_t bucket = 0; bucket < ranges.size(); ++bucket) {
@@ -220,9 +222,9 @@ WeightsHash::Result WeightsHash::take() {
   return result;
 }
 
-uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters) {
+uint64_t hash_parameters(const plan::ParameterLayout& layout, const float* parameters) {
   uint64_t sum = 0, index = 0;
-  for (const ParameterSlot& slot : layout.slots) {
+  for (const plan::ParameterSlot& slot : layout.slots) {
     for (int64_t i = 0; i < slot.elements; ++i)
       sum += mix_element(index + static_cast<uint64_t>(i),
                          std::bit_cast<uint32_t>(parameters[slot.offset + i]));
@@ -231,8 +233,8 @@ uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters)
   return sum;
 }
 
-std::string first_not_finite(const ParameterLayout& layout, const float* parameters) {
-  for (const ParameterSlot& slot : layout.slots) {
+std::string first_not_finite(const plan::ParameterLayout& layout, const float* parameters) {
+  for (const plan::ParameterSlot& slot : layout.slots) {
     // 0 times infinity or NaN is NaN, so the sum is NaN if any parameter is not finite.
     float sum = 0;
     for (int64_t i = 0; i < slot.elements; ++i) sum += 0 * parameters[slot.offset + i];
@@ -241,4 +243,4 @@ std::string first_not_finite(const ParameterLayout& layout, const float* paramet
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

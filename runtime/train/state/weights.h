@@ -9,7 +9,7 @@
 #include "runtime/exec/host_copy.h"
 #include "runtime/train/run_context.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // If the ops read fp32, these are the parameters themselves, of which every rank has all, or its
 // owned ranges if they are sharded. Otherwise they are the fp32 master weights, of which every rank
@@ -35,15 +35,15 @@ class HostWeights {
   // Whether every rank has only its part of the parameters.
   bool sharded() const { return context_.plan.sharding.shards_parameters(); }
   // The ranges whose floats are in masters_, packed.
-  std::vector<Range> stored() const;
+  std::vector<collectives::Range> stored() const;
   void read_frozen();
 
   const RunContext& context_;
   const RunMemory& memory_;
-  std::optional<HostCopy> parameters_;  // if parameters_ are fp32 and not sharded
-  std::optional<HostCopy> masters_;     // the stored() ranges, in training
-  std::span<float> full_;               // the assembled weights otherwise
-  std::vector<float> full_storage_;     // the memory of full_, if none was given
+  std::optional<exec::HostCopy> parameters_;  // if parameters_ are fp32 and not sharded
+  std::optional<exec::HostCopy> masters_;     // the stored() ranges, in training
+  std::span<float> full_;                     // the assembled weights otherwise
+  std::vector<float> full_storage_;           // the memory of full_, if none was given
 };
 
 // The hash of all weights, computed from hashes that the backend takes of its memory.
@@ -80,9 +80,9 @@ class WeightsHash {
 };
 
 // The same hash of floats on the host.
-uint64_t hash_parameters(const ParameterLayout& layout, const float* parameters);
+uint64_t hash_parameters(const plan::ParameterLayout& layout, const float* parameters);
 
 // Name of the first parameter with a NaN or infinite value; empty if there is none.
-std::string first_not_finite(const ParameterLayout& layout, const float* parameters);
+std::string first_not_finite(const plan::ParameterLayout& layout, const float* parameters);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

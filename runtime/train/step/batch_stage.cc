@@ -4,7 +4,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 size_t aligned(size_t bytes) {
@@ -12,17 +12,19 @@ size_t aligned(size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-size_t input_bytes(const Graph& graph, GraphIn input) { return graph[graph.inputs[input]].bytes(); }
+size_t input_bytes(const graph::Graph& graph, graph::GraphIn input) {
+  return graph[graph.inputs[input]].bytes();
+}
 
 // Bytes of one lane's input and target.
-size_t lane_bytes(const Graph& graph) {
-  return aligned(input_bytes(graph, GraphIn::kInput)) +
-         aligned(input_bytes(graph, GraphIn::kTarget));
+size_t lane_bytes(const graph::Graph& graph) {
+  return aligned(input_bytes(graph, graph::GraphIn::kInput)) +
+         aligned(input_bytes(graph, graph::GraphIn::kTarget));
 }
 
 // Tokens of the longest sample, without the padding at its end. In samples (R, T), row 1 has the
 // number of each token's document, -1 for padding (see packed_tokens.h).
-int64_t longest_sample(const LaneBatch& batch, const Shape& samples) {
+int64_t longest_sample(const data::LaneBatch& batch, const Shape& samples) {
   const int64_t rows = samples[1], columns = samples[2];
   int64_t longest = 0;
   for (int64_t i = 0; i < batch.valid_samples; ++i) {
@@ -37,29 +39,32 @@ int64_t longest_sample(const LaneBatch& batch, const Shape& samples) {
 
 }  // namespace
 
-size_t BatchStage::device_bytes(const Graph& graph, size_t lanes) {
+size_t BatchStage::device_bytes(const graph::Graph& graph, size_t lanes) {
   return 2 * lanes * lane_bytes(graph);
 }
 
-BatchStage::BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes)
+BatchStage::BatchStage(const graph::Graph& graph,
+                       exec::Backend& backend,
+                       std::byte* device,
+                       size_t lanes)
     : backend_(backend),
       device_(device),
       lanes_(lanes),
-      input_bytes_(input_bytes(graph, GraphIn::kInput)),
-      target_bytes_(input_bytes(graph, GraphIn::kTarget)),
+      input_bytes_(input_bytes(graph, graph::GraphIn::kInput)),
+      target_bytes_(input_bytes(graph, graph::GraphIn::kTarget)),
       lane_bytes_(lane_bytes(graph)),
       target_offset_(aligned(input_bytes_)),
       batches_(lanes) {
-  const Tensor& input = graph[graph.inputs[GraphIn::kInput]];
+  const graph::Tensor& input = graph[graph.inputs[graph::GraphIn::kInput]];
   if (input.dtype == DType::kI32) samples_ = input.shape;
 }
 
-LaneBatch BatchStage::measured(LaneBatch batch) const {
+data::LaneBatch BatchStage::measured(data::LaneBatch batch) const {
   if (samples_.rank() == 3) batch.tokens = longest_sample(batch, samples_);
   return batch;
 }
 
-LaneBatch BatchStage::copy_lane(size_t lane, const LaneBatch& batch) {
+data::LaneBatch BatchStage::copy_lane(size_t lane, const data::LaneBatch& batch) {
   if (device_ == nullptr) return measured(batch);
   std::byte *const input = input_of(lane), *const target = input + target_offset_;
   backend_.copy(batch.input, input, input_bytes_);
@@ -67,9 +72,9 @@ LaneBatch BatchStage::copy_lane(size_t lane, const LaneBatch& batch) {
   return {input, target, batch.valid_samples, measured(batch).tokens};
 }
 
-void BatchStage::load(Loader& loader) {
+void BatchStage::load(data::Loader& loader) {
   backend_.uploads().finish();  // the loader is about to overwrite their sources
-  const LaneBatch* const batches = loader.next();
+  const data::LaneBatch* const batches = loader.next();
   for (size_t lane = 0; lane < lanes_; ++lane) batches_[lane] = measured(batches[lane]);
   loaded_ = true;
   if (device_ == nullptr) return;
@@ -80,7 +85,7 @@ void BatchStage::load(Loader& loader) {
   }
 }
 
-const std::vector<LaneBatch>& BatchStage::take() {
+const std::vector<data::LaneBatch>& BatchStage::take() {
   LOCKSTEP_CHECK(loaded_);
   loaded_ = false;
   if (device_ == nullptr) return batches_;
@@ -92,4 +97,4 @@ const std::vector<LaneBatch>& BatchStage::take() {
   return batches_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Copies the batches of a rank's lanes to where the backend's ops read them, each lane always to
 // the same address, and measures how long its samples are. On a backend with memory of its own,
@@ -15,17 +15,17 @@ namespace lockstep {
 class BatchStage {
  public:
   // Device bytes for the inputs and targets of `lanes` lanes.
-  static size_t device_bytes(const Graph& graph, size_t lanes);
+  static size_t device_bytes(const graph::Graph& graph, size_t lanes);
 
   // `device`: device_bytes(), borrowed; null if the backend reads host memory.
-  BatchStage(const Graph& graph, Backend& backend, std::byte* device, size_t lanes);
+  BatchStage(const graph::Graph& graph, exec::Backend& backend, std::byte* device, size_t lanes);
 
   // Queues the copy of lane `lane`'s batch; returns its destination.
-  LaneBatch copy_lane(size_t lane, const LaneBatch& batch);
+  data::LaneBatch copy_lane(size_t lane, const data::LaneBatch& batch);
 
   // The same for the loader's next batch of all lanes, in two halves. load() may be called while
   // queued work still uses the batches taken before.
-  void load(Loader& loader);
+  void load(data::Loader& loader);
   bool loaded() const { return loaded_; }
   // Drops what was loaded but not taken, because its loader is being replaced. Waits for the
   // copies.
@@ -36,19 +36,19 @@ class BatchStage {
   // Whether loading ahead overlaps with computation.
   bool ahead() const { return device_ != nullptr; }
   // Returns where the batches of all lanes will be once the work queued so far is done.
-  const std::vector<LaneBatch>& take();
+  const std::vector<data::LaneBatch>& take();
 
  private:
-  LaneBatch measured(LaneBatch batch) const;
+  data::LaneBatch measured(data::LaneBatch batch) const;
   std::byte* input_of(size_t lane) const { return device_ + lane * lane_bytes_; }
 
-  Backend& backend_;
+  exec::Backend& backend_;
   std::byte* device_;
   Shape samples_;  // of tokens: (B, T), or (B, R, T) if samples are packed from documents
   size_t lanes_;
   size_t input_bytes_, target_bytes_, lane_bytes_, target_offset_;
   bool loaded_ = false;
-  std::vector<LaneBatch> batches_;  // copied ahead, then taken
+  std::vector<data::LaneBatch> batches_;  // copied ahead, then taken
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 GatheredChecksums::GatheredChecksums(const RunContext& context,
                                      const RunMemory& memory,
@@ -14,11 +14,12 @@ GatheredChecksums::GatheredChecksums(const RunContext& context,
       memory_(memory),
       state_(state),
       times_(context.plan.layout.buckets.size()) {
-  const Plan& plan = context.plan;
-  const Topology& topology = plan.sharding.topology;
+  const plan::Plan& plan = context.plan;
+  const collectives::Topology& topology = plan.sharding.topology;
   const int ranks = topology.ranks(), me = context.communicator.rank();
   const std::vector<int64_t> begins = plan.layout.begins();
-  for (const Range& bucket : plan.layout.buckets) max_pieces_ += cut_range(bucket, begins).size();
+  for (const collectives::Range& bucket : plan.layout.buckets)
+    max_pieces_ += collectives::cut_range(bucket, begins).size();
   owners_.resize(max_pieces_ * static_cast<size_t>(ranks));
   for (int rank = 0; rank < ranks && plan.sharding.shards_optimizer(); ++rank) {
     const bool of_my_node = rank / topology.per_node == me / topology.per_node;
@@ -28,9 +29,10 @@ GatheredChecksums::GatheredChecksums(const RunContext& context,
     if (!mine_to_check) continue;
     Source source = {.rank = rank, .checksums = context.backend.host_array<uint32_t>(max_pieces_)};
     size_t number = 0;
-    for (const Range& bucket : plan.layout.buckets) {
+    for (const collectives::Range& bucket : plan.layout.buckets) {
       source.first.push_back(number);
-      source.pieces.push_back(cut_range(part_of(bucket, topology.part_of(rank), ranks), begins));
+      source.pieces.push_back(collectives::cut_range(
+          collectives::part_of(bucket, topology.part_of(rank), ranks), begins));
       number += source.pieces.back().size();
     }
     sources_.push_back(std::move(source));
@@ -47,7 +49,7 @@ void GatheredChecksums::add(int bucket, const std::byte* gathered) {
   ++times_[b];
   for (Source& source : sources_) {
     uint32_t* sum = &source.checksums[source.first[b]];
-    for (const Range& piece : source.pieces[b]) {
+    for (const collectives::Range& piece : source.pieces[b]) {
       const int64_t offset = piece.begin - context_.plan.layout.buckets[b].begin;
       context_.backend.add_bits(
           gathered + static_cast<size_t>(offset) * size_of(dtype), dtype, piece.size(), sum++);
@@ -107,4 +109,4 @@ std::optional<GatheredChecksums::Damage> GatheredChecksums::compare() {
 
 double GatheredChecksums::take_ms() { return std::exchange(ms_, 0); }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

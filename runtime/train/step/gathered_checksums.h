@@ -10,7 +10,7 @@
 #include "runtime/train/run_context.h"
 #include "runtime/train/step/state_checksums.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class GatheredChecksums {
  public:
@@ -40,7 +40,7 @@ class GatheredChecksums {
  private:
   struct Source {
     int rank = 0;
-    std::vector<std::vector<Range>> pieces{};  // by bucket
+    std::vector<std::vector<collectives::Range>> pieces{};  // by bucket
     std::vector<size_t> first{};  // index of a bucket's first piece among all pieces of the rank
     std::span<uint32_t> checksums{};
   };
@@ -57,4 +57,4 @@ class GatheredChecksums {
   double ms_ = 0;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

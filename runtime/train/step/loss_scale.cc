@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 
 LossScale::LossScale(const RunConfig& config) {
-  if (!has_fp16_gradients(config)) return;
+  if (!config::has_fp16_gradients(config)) return;
   state_.value = config.execution.loss_scale;
   growth_steps_ = config.execution.loss_scale_growth_steps;
 }
@@ -22,4 +22,4 @@ void LossScale::step_done(bool finite) {
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class LossScale {
  public:
@@ -37,4 +37,4 @@ class LossScale {
   int64_t growth_steps_ = 0;  // 0: the factor never changes
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "runtime/base/rng.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Uniform in (0, 1).
@@ -40,4 +40,4 @@ float draw_mix(float alpha, uint64_t seed, uint32_t step, uint32_t lane) {
   return static_cast<float>(1 / (1 + std::exp(-std::abs(distance))));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace lockstep {
+namespace lockstep::train {
 
 // A sample's weight in its mixture: max(b, 1 - b), where b ~ Beta(alpha, alpha) is a pure function
 // of seed, step and lane; alpha > 0. It lies in [0.5, 1], and is 1 if the rest is below the
@@ -12,4 +12,4 @@ namespace lockstep {
 // predict.
 float draw_mix(float alpha, uint64_t seed, uint32_t step, uint32_t lane);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,29 +2,31 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // The part of a matrix that a rank owns in one bucket.
 struct Piece {
-  Range range;        // of the flat buffer
-  int64_t local = 0;  // index of its first element among those that the rank updates
+  collectives::Range range;  // of the flat buffer
+  int64_t local = 0;         // index of its first element among those that the rank updates
 };
 
 // The offset of a matrix from an address aligned for vectors. It is the same in the flat buffer and
 // in the memory where it is assembled. A backend may choose its matrix product by alignment, and
 // all ranks must get the same bits.
-int64_t shift_of(const MuonMatrix& matrix) {
+int64_t shift_of(const plan::MuonMatrix& matrix) {
   constexpr int64_t kVector = 4;  // 16 bytes
   return matrix.range.begin % kVector;
 }
 
-std::vector<Piece> pieces_of(const Plan& plan, const Range& matrix, int rank) {
+std::vector<Piece> pieces_of(const plan::Plan& plan, const collectives::Range& matrix, int rank) {
   std::vector<Piece> pieces;
-  const Topology& topology = plan.sharding.topology;
-  for (const Range& bucket : plan.layout.buckets) {
-    const Range owned = part_of(bucket, topology.part_of(rank), topology.ranks());
-    const Range part = {std::max(owned.begin, matrix.begin), std::min(owned.end, matrix.end)};
+  const collectives::Topology& topology = plan.sharding.topology;
+  for (const collectives::Range& bucket : plan.layout.buckets) {
+    const collectives::Range owned =
+        collectives::part_of(bucket, topology.part_of(rank), topology.ranks());
+    const collectives::Range part = {std::max(owned.begin, matrix.begin),
+                                     std::min(owned.end, matrix.end)};
     if (part.begin < part.end)
       pieces.push_back({part, plan.sharding.owned_index_of(rank, bucket, part.begin)});
   }
@@ -33,10 +35,10 @@ std::vector<Piece> pieces_of(const Plan& plan, const Range& matrix, int rank) {
 
 }  // namespace
 
-MuonDirections::MuonDirections(const Plan& plan,
-                               Communicator& communicator,
-                               Backend& backend,
-                               const OwnedFloats& gradients,
+MuonDirections::MuonDirections(const plan::Plan& plan,
+                               collectives::Communicator& communicator,
+                               exec::Backend& backend,
+                               const collectives::OwnedFloats& gradients,
                                std::byte* memory)
     : plan_(plan),
       layout_(*plan.traffic.muon),
@@ -48,18 +50,18 @@ MuonDirections::MuonDirections(const Plan& plan,
       send_(reinterpret_cast<float*>(memory + layout_.matrix_bytes)),
       receive_(send_),
       scratch_(memory + layout_.matrix_bytes) {
-  for (const MuonMatrix& matrix : layout_.matrices) slots_.push_back(matrix.slot);
+  for (const plan::MuonMatrix& matrix : layout_.matrices) slots_.push_back(matrix.slot);
   std::ranges::sort(slots_);
   slots_.erase(std::unique(slots_.begin(), slots_.end()), slots_.end());
-  for (const MuonRound& planned : layout_.rounds) rounds_.push_back(make_round(planned));
+  for (const plan::MuonRound& planned : layout_.rounds) rounds_.push_back(make_round(planned));
 }
 
-MuonDirections::Round MuonDirections::make_round(const MuonRound& planned) const {
+MuonDirections::Round MuonDirections::make_round(const plan::MuonRound& planned) const {
   Round round;
   round.first = planned.first;
   round.slot_bytes = static_cast<size_t>(planned.slot) * sizeof(float);
   for (size_t i = planned.first; i < planned.first + planned.count; ++i) {
-    const MuonMatrix& matrix = layout_.matrices[i];
+    const plan::MuonMatrix& matrix = layout_.matrices[i];
     const bool mine = matrix.owner == communicator_.rank();
     // If slices are not owned, a rank owns everything, in the flat order, so the matrix is
     // contiguous.
@@ -82,7 +84,7 @@ MuonDirections::Round MuonDirections::make_round(const MuonRound& planned) const
 }
 
 // Adds the copies of a matrix of the round: from its owners to the rank that takes it, and back.
-void MuonDirections::add_copies(const MuonMatrix& matrix, Round& round) const {
+void MuonDirections::add_copies(const plan::MuonMatrix& matrix, Round& round) const {
   const int me = communicator_.rank();
   const auto slot = static_cast<int64_t>(round.slot_bytes / sizeof(float));
   float* const receive = send_ + slot * communicator_.size();
@@ -146,12 +148,13 @@ void MuonDirections::copy(const std::vector<Copy>& copies) {
 
 void MuonDirections::exchange(size_t slot_bytes) {
   auto* const send = reinterpret_cast<std::byte*>(send_);
-  const Arrival pieces = {.handle = communicator_.start_exchange(
-                              send,
-                              send + slot_bytes * static_cast<size_t>(communicator_.size()),
-                              slot_bytes,
-                              communicator_.everyone())};
-  waits_.wait(pieces, ExchangeObserver::Wait::kDirections, -1);
+  const collectives::Arrival pieces = {
+      .handle = communicator_.start_exchange(
+          send,
+          send + slot_bytes * static_cast<size_t>(communicator_.size()),
+          slot_bytes,
+          communicator_.everyone())};
+  waits_.wait(pieces, collectives::ExchangeObserver::Wait::kDirections, -1);
 }
 
 // Gathers one part of each matrix of the round at a time.
@@ -164,7 +167,7 @@ void MuonDirections::gather(const Round& round) {
   for (int64_t begin = 0; begin < largest; begin += slot) {
     const auto each = [&](bool mine, auto body) {
       for (size_t i = 0; i < round.gathered.size(); ++i) {
-        const MuonMatrix& matrix = layout_.matrices[round.first + i];
+        const plan::MuonMatrix& matrix = layout_.matrices[round.first + i];
         const int64_t elements = std::min(slot, matrix.range.size() - begin);
         if (elements <= 0 || (matrix.owner == communicator_.rank()) != mine) continue;
         body(reinterpret_cast<std::byte*>(round.gathered[i] + begin),
@@ -174,12 +177,12 @@ void MuonDirections::gather(const Round& round) {
     };
     each(true,
          [&](std::byte* matrix, std::byte* at, size_t bytes) { backend_.copy(matrix, at, bytes); });
-    const Arrival arrival = {.handle = communicator_.start_all_gather(
-                                 slots, round.slot_bytes, communicator_.everyone())};
-    waits_.wait(arrival, ExchangeObserver::Wait::kDirections, -1);
+    const collectives::Arrival arrival = {.handle = communicator_.start_all_gather(
+                                              slots, round.slot_bytes, communicator_.everyone())};
+    waits_.wait(arrival, collectives::ExchangeObserver::Wait::kDirections, -1);
     each(false,
          [&](std::byte* matrix, std::byte* at, size_t bytes) { backend_.copy(at, matrix, bytes); });
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

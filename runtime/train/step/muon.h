@@ -16,16 +16,16 @@
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class MuonDirections {
  public:
   // `gradients`: holds the momentum of this rank's ranges, and receives their directions. `memory`:
   // MuonLayout::bytes(). `communicator`: for memory of the backend. All borrowed.
-  MuonDirections(const Plan& plan,
-                 Communicator& communicator,
-                 Backend& backend,
-                 const OwnedFloats& gradients,
+  MuonDirections(const plan::Plan& plan,
+                 collectives::Communicator& communicator,
+                 exec::Backend& backend,
+                 const collectives::OwnedFloats& gradients,
                  std::byte* memory);
 
   // Queues all rounds: always the same work on the same memory. Collective: all ranks call it
@@ -36,7 +36,7 @@ class MuonDirections {
   const std::vector<size_t>& slots() const { return slots_; }
 
   // Reports waits to the borrowed observer from now on; null: to none.
-  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
+  void observe(collectives::ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }
   double exposed_ms() const { return waits_.ms(); }
@@ -50,7 +50,7 @@ class MuonDirections {
   };
   struct Round {
     std::vector<Copy> sent, received;            // of the momentum
-    NewtonSchulz shape;                          // of the matrix that this rank takes
+    exec::NewtonSchulz shape;                    // of the matrix that this rank takes
     float* matrix = nullptr;                     // null: this rank takes none
     std::vector<Copy> sent_back, received_back;  // of the direction
     size_t slot_bytes = 0;                       // that each rank sends to each other one
@@ -58,18 +58,18 @@ class MuonDirections {
     size_t first = 0;                            // index of the first matrix in the plan
   };
 
-  Round make_round(const MuonRound& planned) const;
-  void add_copies(const MuonMatrix& matrix, Round& round) const;
+  Round make_round(const plan::MuonRound& planned) const;
+  void add_copies(const plan::MuonMatrix& matrix, Round& round) const;
   void copy(const std::vector<Copy>& copies);
   void exchange(size_t slot_bytes);
   void gather(const Round& round);
 
-  const Plan& plan_;
-  const MuonLayout& layout_;
-  Communicator& communicator_;
-  TimedWaits waits_;
-  Backend& backend_;
-  OwnedFloats gradients_;
+  const plan::Plan& plan_;
+  const plan::MuonLayout& layout_;
+  collectives::Communicator& communicator_;
+  collectives::TimedWaits waits_;
+  exec::Backend& backend_;
+  collectives::OwnedFloats gradients_;
   float* matrix_;           // where the pieces are assembled
   float *send_, *receive_;  // (ranks, slot); without owned slices only receive_, for the gather
   std::byte* scratch_;
@@ -77,4 +77,4 @@ class MuonDirections {
   std::vector<Round> rounds_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/plan/moment_layout.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 namespace {
 
@@ -55,7 +55,9 @@ std::vector<std::string> layer_wise_moments(const Config&) {
 // and LAMB end with SGD.
 //
 // As in the paper, the moment of LARS includes the rate, so SGD runs with a rate of 1.
-SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, double trust) {
+exec::SgdUpdate layer_wise_update(const LarsConfig& lars,
+                                  const exec::UpdateStep& step,
+                                  double trust) {
   const double rate = step.lr * trust;
   return {.lr = 1,
           .momentum = lars.momentum,
@@ -64,7 +66,7 @@ SgdUpdate layer_wise_update(const LarsConfig& lars, const UpdateStep& step, doub
           .nesterov = false};
 }
 // LAMB's directions already include weight decay, and are only multiplied by the rate.
-SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double trust) {
+exec::SgdUpdate layer_wise_update(const LambConfig&, const exec::UpdateStep& step, double trust) {
   return {.lr = static_cast<float>(step.lr * trust),
           .momentum = 0,
           .weight_decay = 0,
@@ -73,9 +75,9 @@ SgdUpdate layer_wise_update(const LambConfig&, const UpdateStep& step, double tr
 }
 
 // Muon's parameters that are not matrices.
-AdamwUpdate layer_wise_update(const MuonConfig& muon, UpdateStep step, double) {
+exec::AdamwUpdate layer_wise_update(const MuonConfig& muon, exec::UpdateStep step, double) {
   step.lr *= muon.adamw_lr_scale;
-  return AdamwUpdate::make(muon, step);
+  return exec::AdamwUpdate::make(muon, step);
 }
 
 bool is_lamb(const OptimizerConfig& config) {
@@ -88,7 +90,7 @@ bool is_muon(const OptimizerConfig& config) {
 
 // Gradients of a running statistic are summed over the lanes; `weight` turns the sum into their
 // mean.
-MovingAverage moving_average(const UpdateGroup& group, int lanes) {
+exec::MovingAverage moving_average(const UpdateGroup& group, int lanes) {
   const auto momentum = static_cast<double>(group.running_momentum);
   return {.keep = static_cast<float>(1 - momentum), .weight = static_cast<float>(momentum / lanes)};
 }
@@ -123,8 +125,8 @@ float* FlatWeights::floats(int64_t flat, int64_t local) const {
   return reinterpret_cast<float*>(parameters) + (packed ? local : flat);
 }
 
-OptimizerSlice FlatWeights::slice(const Range& range, int64_t local) const {
-  OptimizerSlice slice;
+exec::OptimizerSlice FlatWeights::slice(const collectives::Range& range, int64_t local) const {
+  exec::OptimizerSlice slice;
   slice.elements = range.size();
   slice.parameters = floats(range.begin, local);
   if (compute == DType::kF32) return slice;
@@ -134,23 +136,23 @@ OptimizerSlice FlatWeights::slice(const Range& range, int64_t local) const {
 }
 
 Optimizer::Optimizer(const OptimizerConfig& config,
-                     const ParameterLayout& layout,
-                     std::vector<Range> owned,
-                     Backend& backend,
+                     const plan::ParameterLayout& layout,
+                     std::vector<collectives::Range> owned,
+                     exec::Backend& backend,
                      const OptimizerMemory& memory)
     : config_(config),
       owned_(std::move(owned)),
       backend_(backend),
       memory_(memory),
       moments_(moment_names(config).size()),
-      moment_dtype_(lockstep::moment_dtype(config)),
+      moment_dtype_(lockstep::train::moment_dtype(config)),
       groups_(config, layout),
-      updates_(backend.host_array<OptimizerUpdate>(groups_.groups.size())) {
+      updates_(backend.host_array<exec::OptimizerUpdate>(groups_.groups.size())) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
   LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
-  if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<MomentRounding>(1);
+  if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<exec::MomentRounding>(1);
   if (is_lamb(config) || is_muon(config))
-    direction_updates_ = backend.host_array<OptimizerUpdate>(updates_.size());
+    direction_updates_ = backend.host_array<exec::OptimizerUpdate>(updates_.size());
   for (size_t g = 0; g < updates_.size(); ++g)
     if (groups_.groups[g].statistics())
       updates_[g] = moving_average(groups_.groups[g], layout.lanes);
@@ -175,22 +177,22 @@ int64_t Optimizer::moment_index(const StatePiece& piece, size_t moment) const {
   return found->local + piece.range.begin - found->range.begin;
 }
 
-void Optimizer::cut_pieces(const ParameterLayout& layout) {
+void Optimizer::cut_pieces(const plan::ParameterLayout& layout) {
   // Parameters by offset in the flat buffer. Padding belongs to the parameter before it.
   std::vector<size_t> slots(layout.slots.size());
   for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
   const auto offset_of = [&](size_t slot) { return layout.slots[slot].offset; };
   std::ranges::sort(slots, {}, offset_of);
 
-  const std::vector<Range> of_one_moment = one_moment_ranges(config_, layout);
-  for (const Range& range : owned_) {
+  const std::vector<collectives::Range> of_one_moment = plan::one_moment_ranges(config_, layout);
+  for (const collectives::Range& range : owned_) {
     kept_.push_back({range, owned_elements_});
-    for (const Range& part : outside(range, of_one_moment))
+    for (const collectives::Range& part : plan::outside(range, of_one_moment))
       second_kept_.push_back({part, elements_of(second_kept_)});
     for (size_t i = 0; i < slots.size(); ++i) {
       const int64_t slot_end = i + 1 < slots.size() ? offset_of(slots[i + 1]) : layout.elements;
-      const Range part = {std::max(range.begin, offset_of(slots[i])),
-                          std::min(range.end, slot_end)};
+      const collectives::Range part = {std::max(range.begin, offset_of(slots[i])),
+                                       std::min(range.end, slot_end)};
       if (part.begin < part.end)
         pieces_.push_back({slots[i], part, owned_elements_ + part.begin - range.begin});
     }
@@ -204,14 +206,14 @@ bool Optimizer::has_direction(const UpdateGroup& group) const {
   return group.matrix || (is_lamb(config_) && !group.statistics());
 }
 
-void Optimizer::prepare_updates(const ParameterLayout& layout) {
-  std::vector<OptimizerSlice> slices, directions, along;
+void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
+  std::vector<exec::OptimizerSlice> slices, directions, along;
   std::vector<size_t> updated, directed;  // pieces
   for (size_t i = 0; i < pieces_.size(); ++i) {
     const size_t number = groups_.of_slot[pieces_[i].slot];
     const UpdateGroup& group = groups_.groups[number];
     const bool directed_here = has_direction(group);  // then moments move with the direction
-    OptimizerSlice slice =
+    exec::OptimizerSlice slice =
         slice_of(layout, pieces_[i], group.statistics() || directed_here ? 0 : moments_);
     slice.group = number;
     if (!directed_here) {
@@ -238,10 +240,10 @@ void Optimizer::prepare_updates(const ParameterLayout& layout) {
     adapting_work_ = backend_.repeated_work();
 }
 
-OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
-                                   const StatePiece& piece,
-                                   size_t moments) const {
-  OptimizerSlice slice = memory_.weights.slice(piece.range, piece.local);
+exec::OptimizerSlice Optimizer::slice_of(const plan::ParameterLayout& layout,
+                                         const StatePiece& piece,
+                                         size_t moments) const {
+  exec::OptimizerSlice slice = memory_.weights.slice(piece.range, piece.local);
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
   const auto moment = [&](size_t index) {
     return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
@@ -257,22 +259,24 @@ OptimizerSlice Optimizer::slice_of(const ParameterLayout& layout,
   return slice;
 }
 
-OptimizerUpdate Optimizer::update_for(const UpdateGroup& group, double trust) const {
-  const UpdateStep step = group.of(step_);
-  if (group.matrix) return MuonStep::make(std::get<MuonConfig>(config_.kind), step);
+exec::OptimizerUpdate Optimizer::update_for(const UpdateGroup& group, double trust) const {
+  const exec::UpdateStep step = group.of(step_);
+  if (group.matrix) return exec::MuonStep::make(std::get<MuonConfig>(config_.kind), step);
   return by_kind(
       config_,
-      [&]<typename Update>(const auto& kind) -> OptimizerUpdate {
+      [&]<typename Update>(const auto& kind) -> exec::OptimizerUpdate {
         return Update::make(kind, step);
       },
-      [&](const auto& kind) -> OptimizerUpdate { return layer_wise_update(kind, step, trust); });
+      [&](const auto& kind) -> exec::OptimizerUpdate {
+        return layer_wise_update(kind, step, trust);
+      });
 }
 
-OptimizerUpdate Optimizer::direction_for(const UpdateGroup& group) const {
-  const UpdateStep step = group.of(step_);
+exec::OptimizerUpdate Optimizer::direction_for(const UpdateGroup& group) const {
+  const exec::UpdateStep step = group.of(step_);
   if (const auto* muon = std::get_if<MuonConfig>(&config_.kind))
-    return MuonMomentum::make(*muon, step);
-  return LambDirection::make(std::get<LambConfig>(config_.kind), step);
+    return exec::MuonMomentum::make(*muon, step);
+  return exec::LambDirection::make(std::get<LambConfig>(config_.kind), step);
 }
 
 void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
@@ -322,4 +326,4 @@ double Optimizer::trust_ratio(const UpdateGroup& group, const TensorNorms::Squar
          (gradient + group.of(step_).decay_of(lars->weight_decay) * weights + lars->epsilon);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -14,7 +14,7 @@
 #include "runtime/train/step/tensor_norms.h"
 #include "runtime/train/step/update_groups.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
@@ -33,13 +33,13 @@ struct FlatWeights {
   // ranges.
   float* floats(int64_t flat, int64_t local) const;
   // A slice that updates `range`, which begins at element `local` of the owned ranges.
-  OptimizerSlice slice(const Range& range, int64_t local) const;
+  exec::OptimizerSlice slice(const collectives::Range& range, int64_t local) const;
 };
 
 // The memory that an optimizer works on; borrowed.
 struct OptimizerMemory {
   FlatWeights weights;
-  OwnedFloats gradients;         // LAMB and Muon write their directions there
+  collectives::OwnedFloats gradients;  // LAMB and Muon write their directions there
   void* moments = nullptr;       // for each moment in order its kept() ranges, one after the other
   TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
   MuonDirections* muon = nullptr;  // for Muon only
@@ -54,9 +54,9 @@ struct OptimizerMemory {
 class Optimizer {
  public:
   Optimizer(const OptimizerConfig& config,
-            const ParameterLayout& layout,
-            std::vector<Range> owned,
-            Backend& backend,
+            const plan::ParameterLayout& layout,
+            std::vector<collectives::Range> owned,
+            exec::Backend& backend,
             const OptimizerMemory& memory);
 
   // Sets what the next update() does. `step` counts from 1 (bias correction). `gradient_scale`
@@ -69,7 +69,7 @@ class Optimizer {
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update() { update_->run(); }
 
-  const std::vector<Range>& owned() const { return owned_; }
+  const std::vector<collectives::Range>& owned() const { return owned_; }
   // The type in which moments are stored: kF32 or kBF16.
   DType moment_dtype() const { return moment_dtype_; }
   // The byte offset of moment `index` in the moments; for index moments(), the end of the last one.
@@ -77,7 +77,7 @@ class Optimizer {
   // Elements of the flat buffer for which an array is kept, and the index of the first one in the
   // array.
   struct KeptRange {
-    Range range;
+    collectives::Range range;
     int64_t local = 0;
   };
   // The ranges of a moment or, from moments() on, of an array of all owned ranges, such as the
@@ -94,37 +94,37 @@ class Optimizer {
 
  private:
   const OptimizerConfig& config_;
-  std::vector<Range> owned_;
+  std::vector<collectives::Range> owned_;
   int64_t owned_elements_ = 0;
   std::vector<KeptRange> kept_, second_kept_;
-  void cut_pieces(const ParameterLayout& layout);
+  void cut_pieces(const plan::ParameterLayout& layout);
   int64_t moment_index(const StatePiece& piece, size_t moment) const;
   // The slice that updates a piece, together with its first `moments` moments.
-  OptimizerSlice slice_of(const ParameterLayout& layout,
-                          const StatePiece& piece,
-                          size_t moments) const;
-  void prepare_updates(const ParameterLayout& layout);
+  exec::OptimizerSlice slice_of(const plan::ParameterLayout& layout,
+                                const StatePiece& piece,
+                                size_t moments) const;
+  void prepare_updates(const plan::ParameterLayout& layout);
   bool has_direction(const UpdateGroup& group) const;
   void measure();
   double trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
   // `trust` multiplies a tensor's rate.
-  OptimizerUpdate update_for(const UpdateGroup& group, double trust) const;
-  OptimizerUpdate direction_for(const UpdateGroup& group) const;  // of LAMB and Muon
+  exec::OptimizerUpdate update_for(const UpdateGroup& group, double trust) const;
+  exec::OptimizerUpdate direction_for(const UpdateGroup& group) const;  // of LAMB and Muon
 
-  Backend& backend_;
+  exec::Backend& backend_;
   OptimizerMemory memory_;
   size_t moments_;  // kept per parameter
   DType moment_dtype_;
-  std::span<MomentRounding> rounding_;  // one; none if moments are floats
+  std::span<exec::MomentRounding> rounding_;  // one; none if moments are floats
   std::vector<StatePiece> pieces_;
   std::unique_ptr<StateChecksums> state_checksums_;  // null: no checksums
   UpdateGroups groups_;
-  std::span<OptimizerUpdate> updates_;            // by group
-  std::span<OptimizerUpdate> direction_updates_;  // of LAMB and Muon, by group
-  UpdateStep step_;                               // of the next update
-  std::unique_ptr<FlatUpdate> update_;
-  std::unique_ptr<FlatUpdate> directions_;       // of LAMB and Muon; moves the moments
-  std::unique_ptr<RepeatedWork> adapting_work_;  // of a layer-wise optimizer and Muon
+  std::span<exec::OptimizerUpdate> updates_;            // by group
+  std::span<exec::OptimizerUpdate> direction_updates_;  // of LAMB and Muon, by group
+  exec::UpdateStep step_;                               // of the next update
+  std::unique_ptr<exec::FlatUpdate> update_;
+  std::unique_ptr<exec::FlatUpdate> directions_;       // of LAMB and Muon; moves the moments
+  std::unique_ptr<exec::RepeatedWork> adapting_work_;  // of a layer-wise optimizer and Muon
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

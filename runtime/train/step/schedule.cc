@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace lockstep {
+namespace lockstep::train {
 
 namespace {
 
@@ -74,4 +74,4 @@ double clip_factor(double norm, double limit) {
   return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,7 +5,7 @@
 
 #include "runtime/config/run_config.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Learning rate of step `step` (from 0) in a run of `steps` steps; formulas at ScheduleConfig.
 // `falls`: for the kind PLATEAU, how often the rate has been reduced.
@@ -17,4 +17,4 @@ double learning_rate(const ScheduleConfig& schedule,
 // The factor that limits the global norm to `limit`; 1 if limit is 0 (no limit).
 double clip_factor(double norm, double limit);
 
-}  // namespace lockstep
+}  // namespace lockstep::train

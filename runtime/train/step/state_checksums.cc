@@ -5,7 +5,7 @@
 #include "runtime/base/content_hash.h"
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr StateArray kKept[] = {
@@ -13,7 +13,7 @@ constexpr StateArray kKept[] = {
 
 }  // namespace
 
-StateChecksums::StateChecksums(Backend& backend, std::vector<StatePiece> pieces)
+StateChecksums::StateChecksums(exec::Backend& backend, std::vector<StatePiece> pieces)
     : backend_(backend), by_updates_(!backend.ops().separate_memory), pieces_(std::move(pieces)) {
   for (const StateArray array : kKept) {
     for (const StatePiece& piece : pieces_)  // both halves are odd
@@ -22,16 +22,17 @@ StateChecksums::StateChecksums(Backend& backend, std::vector<StatePiece> pieces)
   }
 }
 
-void StateChecksums::watch(std::span<OptimizerSlice> slices,
+void StateChecksums::watch(std::span<exec::OptimizerSlice> slices,
                            std::span<const size_t> pieces,
                            const Roles& roles) {
   LOCKSTEP_CHECK(slices.size() == pieces.size());
-  const std::span<SliceChecksums> checksums = backend_.host_array<SliceChecksums>(slices.size());
+  const std::span<exec::SliceChecksums> checksums =
+      backend_.host_array<exec::SliceChecksums>(slices.size());
   for (size_t i = 0; i < slices.size(); ++i) {
     if (by_updates_) slices[i].checksums = &checksums[i];
     WatchedSlice& watched = slices_.emplace_back(WatchedSlice{slices[i], pieces[i], {}});
     const auto add = [&](const void* data,
-                         ArrayChecksums SliceChecksums::*member,
+                         exec::ArrayChecksums exec::SliceChecksums::*member,
                          StateArray array,
                          DType dtype = DType::kF32) {
       if (data == nullptr) return;
@@ -39,12 +40,15 @@ void StateChecksums::watch(std::span<OptimizerSlice> slices,
       checksums_[static_cast<size_t>(array)].resize(pieces_.size());
     };
     if (roles.checks_gradients)
-      add(slices[i].gradients, &SliceChecksums::gradients, roles.gradients);
-    add(slices[i].parameters, &SliceChecksums::parameters, roles.parameters);
+      add(slices[i].gradients, &exec::SliceChecksums::gradients, roles.gradients);
+    add(slices[i].parameters, &exec::SliceChecksums::parameters, roles.parameters);
     const DType moments = slices[i].moment_dtype;
-    add(slices[i].first_moment, &SliceChecksums::first_moment, StateArray::kFirstMoment, moments);
+    add(slices[i].first_moment,
+        &exec::SliceChecksums::first_moment,
+        StateArray::kFirstMoment,
+        moments);
     add(slices[i].second_moment,
-        &SliceChecksums::second_moment,
+        &exec::SliceChecksums::second_moment,
         StateArray::kSecondMoment,
         moments);
   }
@@ -97,7 +101,7 @@ std::optional<StateChecksums::Damage> StateChecksums::compare(F checksums_of) {
   size_t number = 0;
   for (const WatchedSlice& slice : slices_) {
     for (const Watched& watched : slice.arrays) {
-      const ArrayChecksums found = checksums_of(slice, watched, number++);
+      const exec::ArrayChecksums found = checksums_of(slice, watched, number++);
       uint32_t& sum = checksums_[static_cast<size_t>(watched.array)][slice.piece];
       const bool known = watched.array != StateArray::kGradient || gradients_known_;
       if (known && found.read != sum && !first) first = Damage{watched.array, slice.piece};
@@ -123,7 +127,7 @@ std::optional<StateChecksums::Damage> StateChecksums::examine_memory() {
   return compare([&](const WatchedSlice& slice, const Watched& watched, size_t number) {
     const uint32_t sum = watched.array == StateArray::kGradient ? of(watched.array)[slice.piece]
                                                                 : memory_checksums_[number];
-    return ArrayChecksums{sum, sum};
+    return exec::ArrayChecksums{sum, sum};
   });
 }
 
@@ -140,4 +144,4 @@ uint64_t StateChecksums::digest() const {
   return uint64_t{high} << 32 | low;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -21,7 +21,7 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/exec/backend.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // The arrays of a training state. The gradient belongs to one step only.
 enum class StateArray : size_t { kGradient, kWeight, kFirstMoment, kSecondMoment, kAverage };
@@ -29,14 +29,14 @@ inline constexpr size_t kStateArrays = 5;
 
 // The part of one tensor within one owned range.
 struct StatePiece {
-  size_t slot = 0;    // of the tensor, in ParameterLayout::slots
-  Range range;        // of the flat buffer
-  int64_t local = 0;  // index of range.begin among the owned elements
+  size_t slot = 0;           // of the tensor, in ParameterLayout::slots
+  collectives::Range range;  // of the flat buffer
+  int64_t local = 0;         // index of range.begin among the owned elements
 };
 
 class StateChecksums {
  public:
-  StateChecksums(Backend& backend, std::vector<StatePiece> pieces);
+  StateChecksums(exec::Backend& backend, std::vector<StatePiece> pieces);
 
   // Which of the state's arrays an update gets as gradients and as parameters.
   struct Roles {
@@ -45,7 +45,9 @@ class StateChecksums {
   };
   // Watches these slices: whenever their update runs, it computes their checksums. Slice i belongs
   // to piece pieces[i]. Updates run in the order of the calls, each once per step.
-  void watch(std::span<OptimizerSlice> slices, std::span<const size_t> pieces, const Roles& roles);
+  void watch(std::span<exec::OptimizerSlice> slices,
+             std::span<const size_t> pieces,
+             const Roles& roles);
 
   // Whether updates compute checksums of what they read and write.
   bool by_updates() const { return by_updates_; }
@@ -80,11 +82,11 @@ class StateChecksums {
   struct Watched {
     const void* data;
     DType dtype;
-    ArrayChecksums SliceChecksums::*checksums;
+    exec::ArrayChecksums exec::SliceChecksums::*checksums;
     StateArray array;
   };
   struct WatchedSlice {
-    OptimizerSlice slice;
+    exec::OptimizerSlice slice;
     size_t piece = 0;
     std::vector<Watched> arrays;
   };
@@ -95,7 +97,7 @@ class StateChecksums {
   std::optional<Damage> compare(F checksums_of);
   void checksum_memory(std::span<uint32_t> checksums);
 
-  Backend& backend_;
+  exec::Backend& backend_;
   bool by_updates_;
   std::vector<StatePiece> pieces_;
   std::vector<WatchedSlice> slices_;
@@ -109,4 +111,4 @@ class StateChecksums {
   std::span<uint32_t> memory_checksums_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -3,7 +3,7 @@
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/threads.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 StepBatches::StepBatches(const RunContext& context, const RunMemory& memory, StepClock& clock)
     : context_(context),
@@ -15,17 +15,17 @@ StepBatches::StepBatches(const RunContext& context, const RunMemory& memory, Ste
              static_cast<size_t>(context.local_lanes())) {}
 
 void StepBatches::start(int64_t done) {
-  LoaderOptions options;
+  data::LoaderOptions options;
   options.geometry = context_.geometry();
   options.seed = context_.config.seed;
   options.shuffle = context_.config.data.shuffle;
   options.first_step = done;
   options.ring_batches = context_.train_ring_batches;
-  options.threads = choose_loader_threads(
+  options.threads = data::choose_loader_threads(
       *context_.data.train, context_.config.data.decode_threads, compute_threads());
   loader_.reset();  // the previous one writes to the same memory
   stage_.drop_loaded();
-  loader_ = std::make_unique<Loader>(*context_.data.train, options, memory_);
+  loader_ = std::make_unique<data::Loader>(*context_.data.train, options, memory_);
 }
 
 void StepBatches::take() {
@@ -39,4 +39,4 @@ void StepBatches::load() {
   stage_.load(*loader_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -4,7 +4,7 @@
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/step_clock.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class StepBatches {
  public:
@@ -16,7 +16,7 @@ class StepBatches {
   // Takes the batches of the next step.
   void take();
   // The batches taken last, by local lane.
-  const std::vector<LaneBatch>& taken() const { return taken_; }
+  const std::vector<data::LaneBatch>& taken() const { return taken_; }
   // Loads the batches of the next step while queued work uses those taken, on a device where this
   // overlaps, and only if they need not be waited for.
   void load_ahead() {
@@ -30,8 +30,8 @@ class StepBatches {
   StepClock& clock_;
   std::span<std::byte> memory_;  // of the loader
   BatchStage stage_;
-  std::vector<LaneBatch> taken_;
-  std::unique_ptr<Loader> loader_;
+  std::vector<data::LaneBatch> taken_;
+  std::unique_ptr<data::Loader> loader_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "runtime/train/gather_values.h"
 #include "runtime/train/step/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 constexpr double kShare = 0.005;  // of a step's time that checks of transfers may take on average
@@ -21,7 +21,7 @@ constexpr int64_t kEveryOnDevice = 64;  // the host cannot time checks that run 
 
 StepChecks::StepChecks(const RunContext& context, const RunMemory& memory, StateChecksums* state)
     : context_(context), state_(state) {
-  const Plan& plan = context.plan;
+  const plan::Plan& plan = context.plan;
   if (state == nullptr) return;
   every_ = context.config.guard.every;
   if (every_ == 0 && context.backend.ops().separate_memory) every_ = kEveryOnDevice;
@@ -86,7 +86,7 @@ bool StepChecks::examine_memory() {
 }
 
 void StepChecks::examine_transfers() {
-  const ParameterLayout& layout = context_.plan.layout;
+  const plan::ParameterLayout& layout = context_.plan.layout;
   if (gathered_) {
     if (const std::optional<GatheredChecksums::Damage> damage = gathered_->compare())
       found_in_transfers_ = fmt::format("its copy of the parameter {} differs from that of rank {}",
@@ -94,7 +94,7 @@ void StepChecks::examine_transfers() {
                                         damage->owner);
   }
   if (sent_) {
-    const std::optional<TransferChecksums::Damage> damage = sent_->compare();
+    const std::optional<collectives::TransferChecksums::Damage> damage = sent_->compare();
     if (damage && found_in_transfers_.empty())
       found_in_transfers_ =
           fmt::format("the gradient of {} received from rank {} differs from what that rank sent",
@@ -131,4 +131,4 @@ std::string StepChecks::name_of(StateArray array) const {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -12,7 +12,7 @@
 #include "runtime/train/step/gathered_checksums.h"
 #include "runtime/train/step/state_checksums.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class StepChecks {
  public:
@@ -27,7 +27,7 @@ class StepChecks {
   void begin_step(int64_t done);
   // Whether transfers between ranks are checked in this step.
   bool checks_transfers() const { return due_; }
-  TransferChecksums* sent_gradients() { return due_ && sent_ ? &*sent_ : nullptr; }
+  collectives::TransferChecksums* sent_gradients() { return due_ && sent_ ? &*sent_ : nullptr; }
   GatheredChecksums* gathered() { return due_ && gathered_ ? &*gathered_ : nullptr; }
   // The digest of the state at the beginning of the step, if it is known: see
   // StateChecksums::digest().
@@ -56,12 +56,12 @@ class StepChecks {
 
   const RunContext& context_;
   StateChecksums* state_;
-  std::optional<TransferChecksums> sent_;      // none if no sent gradients can be compared
-  std::optional<GatheredChecksums> gathered_;  // none if nothing is gathered
+  std::optional<collectives::TransferChecksums> sent_;  // none if no sent gradients can be compared
+  std::optional<GatheredChecksums> gathered_;           // none if nothing is gathered
   int64_t every_ = 0;  // steps between checks of transfers; 0: not known yet
   int64_t steps_ = 0;  // since begin()
   bool due_ = false;   // whether transfers are checked in this step
   std::string found_in_state_, found_in_transfers_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -4,7 +4,7 @@
 #include "runtime/metrics/phase_timer.h"
 #include "runtime/train/folder/run_timeline.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct StepClock {
   // Milliseconds of the current step. Stragglers are part of the exchange.
@@ -22,17 +22,17 @@ struct StepClock {
   void ranks_met() { met_ms = now_ms(); }
 
   // Records a span of the timeline, until the result is destroyed.
-  Timeline::Span span(const char* name) const {
+  metrics::Timeline::Span span(const char* name) const {
     return {timeline != nullptr ? timeline->spans() : nullptr, name, "step"};
   }
   // Also adds its milliseconds to a phase.
   struct Timed {
-    PhaseTimer timer;
-    Timeline::Span span;
+    metrics::PhaseTimer timer;
+    metrics::Timeline::Span span;
   };
   Timed time(double Phases::*phase, const char* name) {
-    return {PhaseTimer(phases.*phase), span(name)};
+    return {metrics::PhaseTimer(phases.*phase), span(name)};
   }
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

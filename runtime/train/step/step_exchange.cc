@@ -5,23 +5,25 @@
 #include "collectives/reduce/library_exchange.h"
 #include "collectives/reduce/tree_exchange.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-std::unique_ptr<PowerSgd> make_power_sgd(const RunContext& context, const RunMemory& memory) {
-  const Plan& plan = context.plan;
+std::unique_ptr<collectives::PowerSgd> make_power_sgd(const RunContext& context,
+                                                      const RunMemory& memory) {
+  const plan::Plan& plan = context.plan;
   if (!plan.traffic.power_sgd) return nullptr;
-  return std::make_unique<PowerSgd>(
-      RankCommunicators{context.slices, context.communicator},
+  return std::make_unique<collectives::PowerSgd>(
+      collectives::RankCommunicators{context.slices, context.communicator},
       context.backend,
       context.backend.power_sgd(),
-      PowerSgd::Options{*plan.traffic.power_sgd, plan.sharding.topology, plan.layout.trained()},
-      PowerSgd::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
+      collectives::PowerSgd::Options{
+          *plan.traffic.power_sgd, plan.sharding.topology, plan.layout.trained()},
+      collectives::PowerSgd::Memory{reinterpret_cast<float*>(memory.residuals), memory.factors});
 }
 
-GradientExchangeSetup setup_of(const RunContext& context, const RunMemory& memory) {
-  const ParameterLayout& layout = context.plan.layout;
-  const ShardingPlan& sharding = context.plan.sharding;
+collectives::GradientExchangeSetup setup_of(const RunContext& context, const RunMemory& memory) {
+  const plan::ParameterLayout& layout = context.plan.layout;
+  const plan::ShardingPlan& sharding = context.plan.sharding;
   const bool sums_bits = context.config.guard.enabled && !context.backend.ops().separate_memory;
   return {.communicators = {context.slices, context.communicator, context.node},
           .math = context.backend,
@@ -38,26 +40,30 @@ GradientExchangeSetup setup_of(const RunContext& context, const RunMemory& memor
 }
 
 // `compressed`: null if the gradients themselves are exchanged.
-std::unique_ptr<GradientExchange> make_gradient_exchange(const RunContext& context,
-                                                         const RunMemory& memory,
-                                                         CompressedAllReduce* compressed) {
-  const ShardingPlan& sharding = context.plan.sharding;
-  const TrafficPlan& traffic = context.plan.traffic;
-  const GradientExchangeSetup setup = setup_of(context, memory);
-  const StagingMemory staging = {memory.staging, traffic.exchanged_elements};
-  if (compressed != nullptr) return std::make_unique<CompressedExchange>(setup, *compressed);
+std::unique_ptr<collectives::GradientExchange> make_gradient_exchange(
+    const RunContext& context,
+    const RunMemory& memory,
+    collectives::CompressedAllReduce* compressed) {
+  const plan::ShardingPlan& sharding = context.plan.sharding;
+  const plan::TrafficPlan& traffic = context.plan.traffic;
+  const collectives::GradientExchangeSetup setup = setup_of(context, memory);
+  const collectives::StagingMemory staging = {memory.staging, traffic.exchanged_elements};
+  if (compressed != nullptr)
+    return std::make_unique<collectives::CompressedExchange>(setup, *compressed);
   if (sharding.library_order && sharding.topology.ranks() > 1)
-    return std::make_unique<LibraryExchange>(setup, staging);
-  if (setup.shares.order == LaneOrder::kEachSummed)
-    return std::make_unique<LaneExchange>(setup, LaneExchange::Options{staging, traffic.wire});
-  const WireRounding wire = {
+    return std::make_unique<collectives::LibraryExchange>(setup, staging);
+  if (setup.shares.order == collectives::LaneOrder::kEachSummed)
+    return std::make_unique<collectives::LaneExchange>(
+        setup, collectives::LaneExchange::Options{staging, traffic.wire});
+  const collectives::WireRounding wire = {
       traffic.wire,
       sharding.residual_groups > 0 ? reinterpret_cast<uint16_t*>(memory.residuals) : nullptr};
-  return std::make_unique<TreeExchange>(
-      setup, TreeExchange::Options{staging, wire, sharding.replicated_sums()});
+  return std::make_unique<collectives::TreeExchange>(
+      setup, collectives::TreeExchange::Options{staging, wire, sharding.replicated_sums()});
 }
 
-BucketAllGather::Memory gather_memory(const Plan& plan, const RunMemory& memory) {
+collectives::BucketAllGather::Memory gather_memory(const plan::Plan& plan,
+                                                   const RunMemory& memory) {
   if (!plan.sharding.shards_optimizer())
     return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
   return {.gathered = memory.gathered,
@@ -93,7 +99,7 @@ void StepExchange::observe(RunTimeline* timeline) {
   if (power_sgd_) power_sgd_->observe(timeline);
 }
 
-void StepExchange::begin_step(TransferChecksums* checked) {
+void StepExchange::begin_step(collectives::TransferChecksums* checked) {
   gradients_->begin_step(checked);
   totals_.begin_step();
   parameter_gather_.begin_step();
@@ -104,7 +110,7 @@ void StepExchange::begin_step(TransferChecksums* checked) {
 // Unless the work is recorded, parameters that are already there are not gathered again. So nothing
 // writes to memory from which a checkpoint is being copied.
 void StepExchange::start_gather(GatheredChecksums* checked) {
-  const ProgramPlan& program = context_.plan.programs.training;
+  const plan::ProgramPlan& program = context_.plan.programs.training;
   if (program.gathers_each_run) {
     if (checked != nullptr)
       parameter_gather_.on_arrival(
@@ -117,8 +123,8 @@ void StepExchange::start_gather(GatheredChecksums* checked) {
 }
 
 void StepExchange::reduce(GatheredChecksums* checked) {
-  const Plan& plan = context_.plan;
-  context_.backend.mark(Backend::Mark::kBackwardDone);
+  const plan::Plan& plan = context_.plan;
+  context_.backend.mark(exec::Backend::Mark::kBackwardDone);
   gradients_->reduce();
   if (!plan.traffic.gradient_gathers.empty()) {
     parameter_gather_.start(plan.traffic.gradient_gathers);
@@ -127,17 +133,18 @@ void StepExchange::reduce(GatheredChecksums* checked) {
   if (!plan.traffic.rounded_gathers.empty()) sum_gather_.run(plan.traffic.rounded_gathers);
   if (checked != nullptr && !plan.programs.training.gathers_each_run) checked->add_all();
   parameter_gather_.on_arrival(nullptr);
-  context_.backend.mark(Backend::Mark::kReduced);
+  context_.backend.mark(exec::Backend::Mark::kReduced);
 }
 
-StepTotals StepExchange::totals(std::span<const LaneStatistics> local, StepReport report) {
+collectives::StepTotals StepExchange::totals(std::span<const collectives::LaneStatistics> local,
+                                             collectives::StepReport report) {
   context_.backend.synchronize();
   report.squares = gradients_->squares();
   return totals_.sum(local, report);
 }
 
 void StepExchange::gather_parameters() {
-  const ProgramPlan& program = context_.plan.programs.training;
+  const plan::ProgramPlan& program = context_.plan.programs.training;
   if (program.gathers_each_run) return;  // no rank holds all
   parameter_gather_.start(program.gathers);
   parameter_gather_.finish();
@@ -154,4 +161,4 @@ bool StepExchange::queued() const {
   return context_.backend.ops().separate_memory && context_.communicator.size() > 1;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -9,7 +9,7 @@
 #include "runtime/train/folder/run_timeline.h"
 #include "runtime/train/step/gathered_checksums.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // All methods are collective, except those that are const, or observe.
 class StepExchange {
@@ -20,20 +20,21 @@ class StepExchange {
   // Reports exchanges and waits to the borrowed timeline, which may be null.
   void observe(RunTimeline* timeline);
   // `checked`: see GradientExchange::begin_step().
-  void begin_step(TransferChecksums* checked);
+  void begin_step(collectives::TransferChecksums* checked);
   // Starts to gather the parameters of the last update; ops wait for those that they read.
   // `checked`: computes checksums of what arrives, until reduce(); may be null.
   void start_gather(GatheredChecksums* checked);
   // Completes the exchange of the gradients: sums() has this rank's parts of the global batch's.
   void reduce(GatheredChecksums* checked);
   // Waits for the queued work, then sums the statistics and squares of the step over all ranks.
-  StepTotals totals(std::span<const LaneStatistics> local, StepReport report);
+  collectives::StepTotals totals(std::span<const collectives::LaneStatistics> local,
+                                 collectives::StepReport report);
   // This rank's parameters have changed: what has been gathered is old.
   void parameters_changed() { gathered_ = false; }
   // Gathers the latest parameters on every rank, if no step follows that would do so.
   void gather_parameters();
 
-  const OwnedFloats& sums() const { return gradients_->sums(); }
+  const collectives::OwnedFloats& sums() const { return gradients_->sums(); }
   // Of the sums: see GradientExchange::bit_checksums().
   std::span<const uint32_t> bit_checksums() const { return gradients_->bit_checksums(); }
   // The part of the exchange that is not hidden so far: the host's waits since begin_step() and, on
@@ -43,17 +44,17 @@ class StepExchange {
   bool queued() const;
 
   // For the executors of passes.
-  GradientExchange& gradients() { return *gradients_; }
-  BucketAllGather& parameter_gather() { return parameter_gather_; }
+  collectives::GradientExchange& gradients() { return *gradients_; }
+  collectives::BucketAllGather& parameter_gather() { return parameter_gather_; }
 
  private:
   const RunContext& context_;
-  std::unique_ptr<PowerSgd> power_sgd_;  // null without PowerSGD
-  std::unique_ptr<GradientExchange> gradients_;
-  TotalsExchange totals_;
-  BucketAllGather parameter_gather_;
-  SumAllGather sum_gather_;
+  std::unique_ptr<collectives::PowerSgd> power_sgd_;  // null without PowerSGD
+  std::unique_ptr<collectives::GradientExchange> gradients_;
+  collectives::TotalsExchange totals_;
+  collectives::BucketAllGather parameter_gather_;
+  collectives::SumAllGather sum_gather_;
   bool gathered_ = false;  // whether every rank has the latest parameters
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,7 +2,7 @@
 
 #include "runtime/train/step/mixup.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 size_t recordings_of(size_t lengths, int lanes) {
   constexpr size_t kMax = 16;  // each one takes memory of the device's driver
@@ -31,8 +31,9 @@ StepGradients::StepGradients(const RunContext& context,
                   .constants = memory.constants},
                  context.plan.sharding.interleaved_lanes ? context.local_lanes() : 1),
       recordings_(recordings_of(executors_.size(), context.local_lanes())),
-      lanes_(context.backend.host_array<LaneContext>(static_cast<size_t>(context.local_lanes()))),
-      statistics_(context.backend.host_array<LaneStatistics>(lanes_.size())),
+      lanes_(context.backend.host_array<graph::LaneContext>(
+          static_cast<size_t>(context.local_lanes()))),
+      statistics_(context.backend.host_array<collectives::LaneStatistics>(lanes_.size())),
       lane_runs_(lanes_.size()) {
   for (auto& recording : recordings_) recording = context.backend.repeated_work();
 }
@@ -40,8 +41,8 @@ StepGradients::StepGradients(const RunContext& context,
 void StepGradients::begin_step(int64_t done, double loss_scale) {
   const TrainConfig& train = context_.config.train;
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const LaneBatch& batch = batches_.taken()[i];
-    LaneContext& lane = lanes_[i] = {};
+    const data::LaneBatch& batch = batches_.taken()[i];
+    graph::LaneContext& lane = lanes_[i] = {};
     lane.seed = context_.config.seed;
     lane.step = static_cast<uint32_t>(done);
     lane.lane = static_cast<uint32_t>(context_.lanes()[static_cast<int>(i)]);
@@ -57,16 +58,16 @@ void StepGradients::begin_step(int64_t done, double loss_scale) {
 
 void StepGradients::run(StepChecks& checks) {
   const auto work = [&] { queue(checks.gathered()); };
-  RepeatedWork* const recorded = checks.checks_transfers() ? nullptr : recording();
+  exec::RepeatedWork* const recorded = checks.checks_transfers() ? nullptr : recording();
   recorded != nullptr ? recorded->run(work) : work();
 }
 
 // The recording for these lengths of the lanes, whose indices are the digits of its number, the
 // first lane's leading. Null if there is none.
-RepeatedWork* StepGradients::recording() {
+exec::RepeatedWork* StepGradients::recording() {
   if (recordings_.empty()) return nullptr;
   size_t number = 0;
-  for (const LaneBatch& batch : batches_.taken())
+  for (const data::LaneBatch& batch : batches_.taken())
     number = number * executors_.size() + executors_.fit(batch.tokens);
   return recordings_[number].get();
 }
@@ -75,15 +76,15 @@ RepeatedWork* StepGradients::recording() {
 void StepGradients::queue(GatheredChecksums* checked) {
   exchange_.start_gather(checked);
   context_.plan.sharding.interleaved_lanes ? run_interleaved_lanes() : run_lanes();
-  const Timeline::Span span = clock_.span("reduce gradients");
+  const metrics::Timeline::Span span = clock_.span("reduce gradients");
   exchange_.reduce(checked);
 }
 
 void StepGradients::run_lanes() {
-  GradientExchange& exchange = exchange_.gradients();
+  collectives::GradientExchange& exchange = exchange_.gradients();
   for (size_t i = 0; i < lanes_.size(); ++i) {
-    const Timeline::Span span = clock_.span("forward and backward");
-    const LaneBatch& batch = batches_.taken()[i];
+    const metrics::Timeline::Span span = clock_.span("forward and backward");
+    const data::LaneBatch& batch = batches_.taken()[i];
     executors_.of(batch.tokens)
         .run(lanes_[i],
              batch.input,
@@ -100,7 +101,7 @@ void StepGradients::run_lanes() {
 }
 
 void StepGradients::run_interleaved_lanes() {
-  const Timeline::Span span = clock_.span("forward and backward");
+  const metrics::Timeline::Span span = clock_.span("forward and backward");
   for (size_t i = 0; i < lanes_.size(); ++i)
     lane_runs_[i] = {&lanes_[i],
                      batches_.taken()[i].input,
@@ -112,10 +113,10 @@ void StepGradients::run_interleaved_lanes() {
 
 double StepGradients::computed_share() const {
   double flops = 0;
-  for (const LaneBatch& batch : batches_.taken())
+  for (const data::LaneBatch& batch : batches_.taken())
     flops += static_cast<double>(executors_.planned(batch.tokens).plan.flops);
   return flops / static_cast<double>(lanes_.size()) /
          static_cast<double>(context_.plan.programs.training.flops);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 #include "runtime/train/step/step_checks.h"
 #include "runtime/train/step/step_exchange.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // How many recordings of its gradients' work a device makes: one for each choice of a length for
 // each lane, or none if that would be too many.
@@ -21,7 +21,7 @@ class StepGradients {
                 StepExchange& exchange,
                 const StepClock& clock);
 
-  void observe(OpObserver* observer) { executors_.observe(observer); }
+  void observe(exec::OpObserver* observer) { executors_.observe(observer); }
   // Prepares the step after `done` completed ones, for the batches taken.
   void begin_step(int64_t done, double loss_scale);
   // Queues the passes of all lanes and the sum of their gradients, or replays a recording of this
@@ -31,12 +31,12 @@ class StepGradients {
   void queue(GatheredChecksums* checked);
 
   // By local lane; valid when the work is done.
-  std::span<const LaneStatistics> statistics() const { return statistics_; }
+  std::span<const collectives::LaneStatistics> statistics() const { return statistics_; }
   // The share of the full-length work that was computed. This rank's lanes stand for all lanes.
   double computed_share() const;
 
  private:
-  RepeatedWork* recording();
+  exec::RepeatedWork* recording();
   void run_lanes();
   void run_interleaved_lanes();
 
@@ -44,11 +44,11 @@ class StepGradients {
   const StepBatches& batches_;
   StepExchange& exchange_;
   const StepClock& clock_;
-  LengthBucketExecutors executors_;
-  std::vector<std::unique_ptr<RepeatedWork>> recordings_;
-  std::span<LaneContext> lanes_;              // by local lane
-  std::span<LaneStatistics> statistics_;      // by local lane
-  std::vector<Executor::LaneRun> lane_runs_;  // by local lane, if lanes run together
+  exec::LengthBucketExecutors executors_;
+  std::vector<std::unique_ptr<exec::RepeatedWork>> recordings_;
+  std::span<graph::LaneContext> lanes_;                // by local lane
+  std::span<collectives::LaneStatistics> statistics_;  // by local lane
+  std::vector<exec::Executor::LaneRun> lane_runs_;     // by local lane, if lanes run together
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

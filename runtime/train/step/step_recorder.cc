@@ -1,6 +1,6 @@
 #include "runtime/train/step/step_recorder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Ranks that make others wait for this share of a step are named in the record.
@@ -8,8 +8,8 @@ constexpr double kReportThreshold = 0.05;
 
 // Tokens of a training sample on average, without padding; 0 if samples are not texts.
 double tokens_per_sample(const RunContext& context) {
-  if (context.model.input != ModelInput::kTokens) return 0;
-  const Dataset& dataset = *context.data.train;
+  if (context.model.input != config::ModelInput::kTokens) return 0;
+  const data::Dataset& dataset = *context.data.train;
   int64_t tokens = 0;
   for (int64_t i = 0; i < dataset.samples(); ++i) {
     const int64_t length = dataset.length(i);
@@ -27,14 +27,14 @@ StepRecorder::StepRecorder(const RunContext& context, const Parts& parts)
       peak_flops_(context.backend.peak_flops() * context.communicator.size()),
       sample_tokens_(tokens_per_sample(context)) {}
 
-StepRecord StepRecorder::record(int64_t step,
-                                const StepTotals& totals,
-                                const PlannedUpdate& update) const {
+metrics::StepRecord StepRecorder::record(int64_t step,
+                                         const collectives::StepTotals& totals,
+                                         const PlannedUpdate& update) const {
   const StepClock& clock = parts_.clock;
   const LossScale& loss_scale = parts_.update.loss_scale();
   const double step_ms = now_ms() - clock.start_ms;
   const double batch = static_cast<double>(context_.config.train.global_batch);
-  StepRecord record;
+  metrics::StepRecord record;
   record.step = step;
   record.samples = step * context_.config.train.global_batch;
   record.epoch =
@@ -48,7 +48,7 @@ StepRecord StepRecorder::record(int64_t step,
   record.straggler_ms = clock.phases.stragglers;
   const double slower_ms = totals.slowest_ms - totals.fastest_ms;
   if (slower_ms > kReportThreshold * step_ms)
-    record.slowest = SlowestRank{
+    record.slowest = metrics::SlowestRank{
         totals.slowest_rank, hosts_[static_cast<size_t>(totals.slowest_rank)].c_str(), slower_ms};
   record.data_wait_ms = clock.phases.data;
   record.optimizer_ms = clock.phases.optimizer;
@@ -65,4 +65,4 @@ StepRecord StepRecorder::record(int64_t step,
   return record;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

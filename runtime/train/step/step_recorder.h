@@ -5,7 +5,7 @@
 #include "runtime/train/step/step_gradients.h"
 #include "runtime/train/step/step_update.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class StepRecorder {
  public:
@@ -21,7 +21,9 @@ class StepRecorder {
   // `hosts`: by rank; borrowed.
   void start(std::span<const std::string> hosts) { hosts_ = hosts; }
   // Without the fields of an evaluation. Call it when the step is done.
-  StepRecord record(int64_t step, const StepTotals& totals, const PlannedUpdate& update) const;
+  metrics::StepRecord record(int64_t step,
+                             const collectives::StepTotals& totals,
+                             const PlannedUpdate& update) const;
 
  private:
   const RunContext& context_;
@@ -31,4 +33,4 @@ class StepRecorder {
   std::span<const std::string> hosts_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

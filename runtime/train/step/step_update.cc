@@ -6,7 +6,7 @@
 
 #include "runtime/train/step/schedule.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 FlatWeights weights_of(const RunContext& context, const RunMemory& memory) {
@@ -17,11 +17,15 @@ FlatWeights weights_of(const RunContext& context, const RunMemory& memory) {
 }
 
 // The divisor of the sum of losses: rows, or their weights.
-double counted(const StepTotals& totals) { return totals.valid_count > 0 ? totals.valid_count : 1; }
+double counted(const collectives::StepTotals& totals) {
+  return totals.valid_count > 0 ? totals.valid_count : 1;
+}
 
 }  // namespace
 
-double mean_loss(const StepTotals& totals) { return totals.loss_sum / counted(totals); }
+double mean_loss(const collectives::StepTotals& totals) {
+  return totals.loss_sum / counted(totals);
+}
 
 StepUpdate::StepUpdate(const RunContext& context,
                        const RunMemory& memory,
@@ -74,17 +78,17 @@ void StepUpdate::observe(RunTimeline* timeline) {
 }
 
 // The gradients are of the loss sum divided by the rows of a batch, times the loss scale.
-double StepUpdate::mean_scale(const StepTotals& totals) const {
+double StepUpdate::mean_scale(const collectives::StepTotals& totals) const {
   const auto rows = static_cast<double>(context_.config.train.global_batch *
                                         context_.graphs.training.loss_rows_per_sample);
   return rows / counted(totals) / planned_scale_;
 }
 
-double StepUpdate::gradient_norm(const StepTotals& totals) const {
+double StepUpdate::gradient_norm(const collectives::StepTotals& totals) const {
   return std::sqrt(totals.squared_norm) * mean_scale(totals);
 }
 
-PlannedUpdate StepUpdate::plan(int64_t done, const StepTotals& totals) {
+PlannedUpdate StepUpdate::plan(int64_t done, const collectives::StepTotals& totals) {
   planned_scale_ = loss_scale_.value();
   const double norm = gradient_norm(totals);
   return {
@@ -103,7 +107,7 @@ bool StepUpdate::moments_overflow(double gradient_norm) const {
 
 // The loss of a pass in FP32 does not depend on the scale. FP16 activations may overflow in single
 // batches, which are skipped.
-bool StepUpdate::smaller_scale_helps(const StepTotals& totals) const {
+bool StepUpdate::smaller_scale_helps(const collectives::StepTotals& totals) const {
   const bool loss_overflows =
       !std::isfinite(totals.loss_sum) && context_.plan.layout.compute == DType::kF32;
   return loss_scale_.dynamic() && !loss_scale_.exhausted() && !loss_overflows;
@@ -139,4 +143,4 @@ void StepUpdate::adapt() {
   if (muon_) adapt_with(*muon_);
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

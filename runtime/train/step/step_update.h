@@ -6,7 +6,7 @@
 #include "runtime/train/step/step_exchange.h"
 #include "runtime/train/step/weight_average.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 struct PlannedUpdate {
   double lr = 0;
@@ -17,7 +17,7 @@ struct PlannedUpdate {
 };
 
 // The mean loss of a step.
-double mean_loss(const StepTotals& totals);
+double mean_loss(const collectives::StepTotals& totals);
 
 class StepUpdate {
  public:
@@ -33,18 +33,18 @@ class StepUpdate {
   void set_rate_falls(int64_t falls) { rate_falls_ = falls; }
 
   // The update after `done` completed steps whose gradients have these totals.
-  PlannedUpdate plan(int64_t done, const StepTotals& totals);
+  PlannedUpdate plan(int64_t done, const collectives::StepTotals& totals);
   // Updates this rank's slice. Collective.
   void apply(const PlannedUpdate& update);
   // Call after each step: `applied` or not, because a number was not finite.
   void step_done(bool applied) { loss_scale_.step_done(applied); }
 
   // The norm of the mean gradient of the step that was planned last, from these totals.
-  double gradient_norm(const StepTotals& totals) const;
+  double gradient_norm(const collectives::StepTotals& totals) const;
   // Whether a moment that averages squares could become infinite, which would freeze its parameter.
   bool moments_overflow(double gradient_norm) const;
   // Whether a step that is not finite could be with a smaller loss scale.
-  bool smaller_scale_helps(const StepTotals& totals) const;
+  bool smaller_scale_helps(const collectives::StepTotals& totals) const;
   // The checksums of the gradients of the last update, taken where they were summed, by pieces of
   // this rank's parts of the buckets.
   std::span<const uint32_t> gradient_checksums() const { return gradient_checksums_; }
@@ -54,7 +54,7 @@ class StepUpdate {
   LossScale& loss_scale() { return loss_scale_; }
 
  private:
-  double mean_scale(const StepTotals& totals) const;
+  double mean_scale(const collectives::StepTotals& totals) const;
   void adapt();
 
   const RunContext& context_;
@@ -68,8 +68,8 @@ class StepUpdate {
   const bool squares_gradients_;  // whether the optimizer has a moment of their squares
   double planned_scale_ = 1;      // the loss scale of the step that was planned last
   int64_t rate_falls_ = 0;
-  std::unique_ptr<RepeatedWork> work_;
+  std::unique_ptr<exec::RepeatedWork> work_;
   std::vector<uint32_t> gradient_checksums_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

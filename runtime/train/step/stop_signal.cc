@@ -4,7 +4,7 @@
 
 #include "runtime/base/stop_signals.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 volatile sig_atomic_t g_stop_requested = 0;
@@ -25,4 +25,4 @@ void install_stop_signals() {
 
 bool stop_requested() { return g_stop_requested != 0; }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

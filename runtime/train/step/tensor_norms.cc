@@ -5,18 +5,19 @@
 #include "collectives/layout/sharding.h"
 #include "runtime/base/exact_sum.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-TensorNorms::TensorNorms(const Plan& plan,
+TensorNorms::TensorNorms(const plan::Plan& plan,
                          const std::vector<size_t>& slots,
-                         Communicator& communicator,
-                         Backend& backend)
+                         collectives::Communicator& communicator,
+                         exec::Backend& backend)
     : communicator_(communicator), waits_(communicator, nullptr), backend_(backend) {
   const int rank = communicator.rank(), ranks = plan.sharding.topology.ranks();
-  for (const Range& bucket : plan.layout.buckets) {
-    const Range part = part_of(bucket, plan.sharding.topology.part_of(rank), ranks);
+  for (const collectives::Range& bucket : plan.layout.buckets) {
+    const collectives::Range part =
+        collectives::part_of(bucket, plan.sharding.topology.part_of(rank), ranks);
     for (size_t tensor = 0; tensor < slots.size(); ++tensor) {
-      const ParameterSlot& slot = plan.layout.slots[slots[tensor]];
+      const plan::ParameterSlot& slot = plan.layout.slots[slots[tensor]];
       const int64_t begin = std::max(part.begin, slot.offset),
                     end = std::min(part.end, slot.offset + slot.elements);
       if (begin < end)
@@ -40,8 +41,8 @@ void TensorNorms::measure(const Piece& piece, const float* parameters, const flo
 std::span<const TensorNorms::Squares> TensorNorms::sum() {
   backend_.synchronize();
   if (share_ == 0) return {};
-  using Wait = ExchangeObserver::Wait;
-  const Arrival sums_of_others = {
+  using Wait = collectives::ExchangeObserver::Wait;
+  const collectives::Arrival sums_of_others = {
       .handle = communicator_.start_exchange(reinterpret_cast<const std::byte*>(mine_.data()),
                                              reinterpret_cast<std::byte*>(received_.data()),
                                              share_ * sizeof(Sums),
@@ -66,4 +67,4 @@ std::span<const TensorNorms::Squares> TensorNorms::sum() {
   return totals_;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

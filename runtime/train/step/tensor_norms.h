@@ -10,17 +10,17 @@
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Sums of squares of whole tensors in flat buffers of which every rank owns parts. They are exact
 // (exact_sum.h), so the bits do not depend on ranks, nodes or buckets.
 class TensorNorms {
  public:
   // Measures the tensors in `slots`, indices of parameters in the layout. All borrowed.
-  TensorNorms(const Plan& plan,
+  TensorNorms(const plan::Plan& plan,
               const std::vector<size_t>& slots,
-              Communicator& communicator,
-              Backend& backend);
+              collectives::Communicator& communicator,
+              exec::Backend& backend);
 
   // A rank's part of a tensor in one bucket. Element `local` of the rank's memory is element `flat`
   // of the flat buffer.
@@ -43,7 +43,7 @@ class TensorNorms {
   std::span<const Squares> sum();
 
   // Reports waits to the borrowed observer from now on; null: to none.
-  void observe(ExchangeObserver* observer) { waits_.observe(observer); }
+  void observe(collectives::ExchangeObserver* observer) { waits_.observe(observer); }
   // Milliseconds that the host spent waiting for other ranks since begin_step().
   void begin_step() { waits_.clear(); }
   double exposed_ms() const { return waits_.ms(); }
@@ -52,9 +52,9 @@ class TensorNorms {
   struct Sums {
     ExactSum parameters, directions;
   };
-  Communicator& communicator_;
-  TimedWaits waits_;
-  Backend& backend_;
+  collectives::Communicator& communicator_;
+  collectives::TimedWaits waits_;
+  exec::Backend& backend_;
   std::vector<Piece> owned_;
   // Every rank adds up the sums of a share of the tensors for all ranks. The number of tensors is
   // padded, so that all shares have one size.
@@ -65,4 +65,4 @@ class TensorNorms {
   std::vector<Squares> totals_;  // (ranks, share_)
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

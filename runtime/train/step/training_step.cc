@@ -30,7 +30,7 @@
 
 #include "runtime/base/flight_recorder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
@@ -57,7 +57,7 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
   batches_.take();
   gradients_.begin_step(done, update_.loss_scale().value());
   forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
-  const StepTotals totals = totals_ = exchange_totals(flags());
+  const collectives::StepTotals totals = totals_ = exchange_totals(flags());
   if (damaged(totals)) return {.flags = totals.flags, .damaged = true};
   const PlannedUpdate update = update_.plan(done, totals);
   if (update.finite) update_.apply(update);  // to my slice
@@ -86,10 +86,10 @@ void TrainingStep::forward_backward() {
 
 // Ends the exchange. If this rank was less busy than the slowest one, it spent the difference
 // waiting for it, whatever else it waited for.
-StepTotals TrainingStep::exchange_totals(int64_t flags) {
+collectives::StepTotals TrainingStep::exchange_totals(int64_t flags) {
   const double busy_ms = now_ms() - clock_.met_ms - exchange_.exposed_ms();
   if (!checks_.examine(now_ms() - clock_.start_ms)) flags |= kDamaged;
-  const StepTotals totals = exchange_.totals(
+  const collectives::StepTotals totals = exchange_.totals(
       gradients_.statistics(),
       {.flags = flags, .digest = checks_.digest().value_or(0), .busy_ms = busy_ms});
   clock_.ranks_met();
@@ -99,7 +99,7 @@ StepTotals TrainingStep::exchange_totals(int64_t flags) {
 }
 
 // Ranks that all update everything must have the same state.
-bool TrainingStep::damaged(const StepTotals& totals) const {
+bool TrainingStep::damaged(const collectives::StepTotals& totals) const {
   return (totals.flags & kDamaged) != 0 ||
          (!context_.plan.sharding.shards_optimizer() && totals.digests_differ);
 }
@@ -115,13 +115,13 @@ void TrainingStep::start(int64_t done, std::span<const std::string> hosts, RunTi
   update_.observe(timeline);
 }
 
-TrainingStep::Repeated TrainingStep::compute_again(OpObserver& observer) {
+TrainingStep::Repeated TrainingStep::compute_again(exec::OpObserver& observer) {
   gradients_.observe(&observer);
   exchange_.begin_step(nullptr);
   gradients_.queue(checks_.gathered());
   context_.backend.synchronize();
   gradients_.observe(clock_.timeline);
-  const StepTotals again = exchange_.totals(gradients_.statistics(), {});
+  const collectives::StepTotals again = exchange_.totals(gradients_.statistics(), {});
   Repeated repeated;
   repeated.loss = mean_loss(again);
   repeated.grad_norm = update_.gradient_norm(again);
@@ -138,4 +138,4 @@ void TrainingStep::swap_average() {
   exchange_.gather_parameters();
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -6,7 +6,7 @@
 
 #include "runtime/train/step/step_recorder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 class TrainingStep {
  public:
@@ -28,8 +28,8 @@ class TrainingStep {
     kDeviceStatesDue = 32,  // of all ranks: see DeviceWatch
   };
   struct Outcome {
-    StepRecord record{};  // without the fields of an evaluation
-    int64_t flags = 0;    // of all ranks
+    metrics::StepRecord record{};  // without the fields of an evaluation
+    int64_t flags = 0;             // of all ranks
     // Loss, gradient or a moment is not finite, and no smaller loss scale would help.
     bool diverged = false;
     // Some rank's state or received data are damaged (StepChecks::found_in_state() and
@@ -55,7 +55,7 @@ class TrainingStep {
   };
   // Computes the gradients of the latest step again, if that step has updated nothing, and reports
   // every op to `observer`. Collective.
-  Repeated compute_again(OpObserver& observer);
+  Repeated compute_again(exec::OpObserver& observer);
 
   // Its parts.
   StepClock& clock() { return clock_; }
@@ -65,8 +65,8 @@ class TrainingStep {
 
  private:
   void forward_backward();
-  StepTotals exchange_totals(int64_t flags);
-  bool damaged(const StepTotals& totals) const;
+  collectives::StepTotals exchange_totals(int64_t flags);
+  bool damaged(const collectives::StepTotals& totals) const;
 
   const RunContext& context_;
   StepClock clock_;
@@ -76,7 +76,7 @@ class TrainingStep {
   StepUpdate update_;
   StepChecks checks_;
   StepRecorder recorder_;
-  StepTotals totals_;  // of the latest step
+  collectives::StepTotals totals_;  // of the latest step
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -5,17 +5,18 @@
 
 #include "runtime/plan/muon_layout.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
-std::string optimizer_name(const OptimizerConfig& config) { return name_of(config.kind); }
+std::string optimizer_name(const OptimizerConfig& config) { return config::name_of(config.kind); }
 
-bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot) {
+bool is_decayed(const OptimizerConfig& config, const plan::ParameterSlot& slot) {
   if (slot.running_momentum > 0 || slot.frozen) return false;
   if (slot.weight_decay >= 0) return slot.weight_decay > 0;
   return slot.decay || config.decay_bias_and_norm;
 }
 
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout) {
+std::vector<size_t> adapted_slots(const OptimizerConfig& config,
+                                  const plan::ParameterLayout& layout) {
   std::vector<size_t> slots;
   for (size_t i = 0; i < layout.slots.size() && is_layer_wise(config); ++i) {
     if (is_decayed(config, layout.slots[i])) slots.push_back(i);
@@ -23,13 +24,13 @@ std::vector<size_t> adapted_slots(const OptimizerConfig& config, const Parameter
   return slots;
 }
 
-UpdateGroups::UpdateGroups(const OptimizerConfig& config, const ParameterLayout& layout) {
+UpdateGroups::UpdateGroups(const OptimizerConfig& config, const plan::ParameterLayout& layout) {
   const std::vector<size_t> adapted = adapted_slots(config, layout);
   const auto* muon = std::get_if<MuonConfig>(&config.kind);
   const std::vector<size_t> matrices =
-      muon == nullptr ? std::vector<size_t>() : muon_slots(*muon, layout);
+      muon == nullptr ? std::vector<size_t>() : plan::muon_slots(*muon, layout);
   for (size_t i = 0; i < layout.slots.size(); ++i) {
-    const ParameterSlot& slot = layout.slots[i];
+    const plan::ParameterSlot& slot = layout.slots[i];
     if (slot.frozen) {
       of_slot.push_back(0);
       continue;
@@ -51,4 +52,4 @@ UpdateGroups::UpdateGroups(const OptimizerConfig& config, const ParameterLayout&
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

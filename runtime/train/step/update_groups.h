@@ -9,7 +9,7 @@
 #include "runtime/exec/optimizers/slice.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // "adamw", as checkpoints name it.
 std::string optimizer_name(const OptimizerConfig& config);
@@ -17,9 +17,10 @@ std::string optimizer_name(const OptimizerConfig& config);
 // elementwise.
 bool is_layer_wise(const OptimizerConfig& config);
 // Whether the parameter has weight decay: its own, if it is set, otherwise the optimizer's.
-bool is_decayed(const OptimizerConfig& config, const ParameterSlot& slot);
+bool is_decayed(const OptimizerConfig& config, const plan::ParameterSlot& slot);
 // The indices of parameters that have a rate of their own: trained ones with weight decay.
-std::vector<size_t> adapted_slots(const OptimizerConfig& config, const ParameterLayout& layout);
+std::vector<size_t> adapted_slots(const OptimizerConfig& config,
+                                  const plan::ParameterLayout& layout);
 
 // What the parameters of a group have in common.
 struct UpdateGroup {
@@ -35,7 +36,7 @@ struct UpdateGroup {
   bool operator==(const UpdateGroup&) const = default;
   bool statistics() const { return running_momentum > 0; }
   // The step of these parameters if that of all is `step`.
-  UpdateStep of(UpdateStep step) const {
+  exec::UpdateStep of(exec::UpdateStep step) const {
     step.lr *= lr_scale;
     step.decays = decays;
     step.weight_decay = weight_decay;
@@ -48,7 +49,7 @@ struct UpdateGroups {
   // Index of a parameter's group, by parameter index; frozen parameters have none.
   std::vector<size_t> of_slot;
 
-  UpdateGroups(const OptimizerConfig& config, const ParameterLayout& layout);
+  UpdateGroups(const OptimizerConfig& config, const plan::ParameterLayout& layout);
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -2,31 +2,31 @@
 
 #include <utility>
 
-namespace lockstep {
+namespace lockstep::train {
 
 std::vector<std::string> kept_arrays(const RunConfig& config) {
   std::vector<std::string> names = moment_names(config.optimizer);
-  if (config.train.ema_decay > 0) names.push_back(kAverageArray);
+  if (config.train.ema_decay > 0) names.push_back(checkpoint::kAverageArray);
   return names;
 }
 
 WeightAverage::WeightAverage(float decay,
                              std::span<const StatePiece> pieces,
-                             Backend& backend,
+                             exec::Backend& backend,
                              const FlatWeights& weights,
                              float* average,
                              StateChecksums* checksums)
     : backend_(backend) {
-  const auto moving = backend.host_array<OptimizerUpdate>(1),
-             exchanging = backend.host_array<OptimizerUpdate>(1);
-  moving[0] =
-      MovingAverage{.keep = decay, .weight = static_cast<float>(1 - static_cast<double>(decay))};
-  exchanging[0] = Exchange();
+  const auto moving = backend.host_array<exec::OptimizerUpdate>(1),
+             exchanging = backend.host_array<exec::OptimizerUpdate>(1);
+  moving[0] = exec::MovingAverage{.keep = decay,
+                                  .weight = static_cast<float>(1 - static_cast<double>(decay))};
+  exchanging[0] = exec::Exchange();
   // The "gradients" are, for the average, the weights; for the exchange, the average.
-  std::vector<OptimizerSlice> moved, exchanged;
+  std::vector<exec::OptimizerSlice> moved, exchanged;
   std::vector<size_t> numbers;
   for (const StatePiece& piece : pieces) {
-    OptimizerSlice slice = weights.slice(piece.range, piece.local);
+    exec::OptimizerSlice slice = weights.slice(piece.range, piece.local);
     slice.gradients = average + piece.local;
     numbers.push_back(numbers.size());
     exchanged.push_back(slice);
@@ -48,4 +48,4 @@ void WeightAverage::begin() {
                   static_cast<size_t>(piece.elements) * sizeof(float));
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::train

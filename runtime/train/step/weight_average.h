@@ -12,7 +12,7 @@
 #include "runtime/exec/backend.h"
 #include "runtime/train/step/optimizer.h"
 
-namespace lockstep {
+namespace lockstep::train {
 
 // Names of all arrays of floats that a rank keeps for its owned ranges: the optimizer's moments
 // and, last, the average of the weights if the config asks for one.
@@ -26,7 +26,7 @@ class WeightAverage {
   // of these ranges. `checksums` watches the average; may be null.
   WeightAverage(float decay,
                 std::span<const StatePiece> pieces,
-                Backend& backend,
+                exec::Backend& backend,
                 const FlatWeights& weights,
                 float* average,
                 StateChecksums* checksums);
@@ -46,9 +46,9 @@ class WeightAverage {
     float* average;
     int64_t elements;
   };
-  Backend& backend_;
+  exec::Backend& backend_;
   std::vector<Piece> pieces_;
-  std::unique_ptr<FlatUpdate> update_, exchange_;
+  std::unique_ptr<exec::FlatUpdate> update_, exchange_;
 };
 
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -7,7 +7,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::chat {
 namespace {
 
 std::string rendered(const std::string& source) {
@@ -116,4 +116,4 @@ TEST(ChatTemplate, SortsAndFindsWhatIsUnique) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::chat

@@ -20,7 +20,7 @@
 #include "runtime/checkpoint/format/writer.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 
 namespace fs = std::filesystem;
 
@@ -184,4 +184,4 @@ std::string error_of(Action&& action) {
   return "";
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -43,4 +43,4 @@ TEST(ClassNames, DamagedOnesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -6,7 +6,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 class Corruption : public ::testing::Test {
@@ -156,4 +156,4 @@ TEST(FileRecordBytes, GarbageIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

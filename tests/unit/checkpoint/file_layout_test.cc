@@ -7,7 +7,7 @@
 #include "runtime/checkpoint/format/match.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // Convolutions (2 outputs of 3 channels, 2 x 1 taps; of one axis and of three), a linear layer that reads
@@ -98,4 +98,4 @@ TEST(FileForm, MismatchesAreListedOneByOne) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -3,7 +3,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 class Folder : public ::testing::Test {
@@ -143,4 +143,4 @@ TEST_F(Folder, ForeignFilesStay) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -4,7 +4,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 // Catches: any loss in the state file, and fields that are swapped or dropped.
@@ -159,4 +159,4 @@ TEST(RoundTrip, ModelFromAForeignFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -11,7 +11,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/time.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 class RunClockTest : public ::testing::Test {
@@ -68,4 +68,4 @@ TEST_F(RunClockTest, ACheckpointIsDueSomeTimeAfterTheLastOne) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

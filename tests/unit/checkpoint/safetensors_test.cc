@@ -8,7 +8,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 std::string file_text(const std::string& header, size_t data_bytes) {
@@ -299,4 +299,4 @@ TEST(SafetensorsFile, ShrinksWhileOpen) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/writer.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 void write(const char* folder) {
@@ -45,12 +45,13 @@ void read(const char* path) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
   try {
-    std::string(argv[1]) == "write" ? lockstep::write(argv[2]) : lockstep::read(argv[2]);
+    std::string(argv[1]) == "write" ? lockstep::checkpoint::write(argv[2])
+                                    : lockstep::checkpoint::read(argv[2]);
   } catch (const lockstep::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return static_cast<int>(error.code());

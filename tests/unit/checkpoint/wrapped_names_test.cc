@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 const std::set<std::string> kKnown = {"conv.weight", "layer.0.weight", "layer.0.bias", "fc.weight"};
@@ -101,4 +101,4 @@ TEST(WrappedNames, NothingInCommon) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

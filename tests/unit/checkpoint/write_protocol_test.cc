@@ -9,7 +9,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/checkpoint/checkpoint_fixture.h"
 
-namespace lockstep {
+namespace lockstep::checkpoint {
 namespace {
 
 class WriteProtocol : public ::testing::Test {
@@ -213,4 +213,4 @@ TEST_F(WriteProtocol, ReplacesWithoutExchange) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::checkpoint

@@ -7,7 +7,7 @@
 
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 TEST(Agreement, EveryRankThrowsTheErrorOfTheLowestFailingRank) {
@@ -104,4 +104,4 @@ TEST(Agreement, RanksThatDifferAreNamedWithTheirValues) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 
 #include "tests/unit/collectives/gradient_exchange_runs.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Any number of lanes on any number of ranks, in turn, together, or each summed at once.
@@ -34,18 +34,18 @@ TEST(GradientExchange, AnyNumberOfLanesAndRanksGivesTheSameBits) {
             rough_gradient,
             {.lanes = lanes, .steps = 2, .sums = sums, .wire = wire, .together = together});
       };
-      const Outcome alone = reduced({}, Sums::kInPlace);
+      const Reduced alone = reduced({}, Sums::kInPlace);
       EXPECT_EQ(reduced({}, Sums::kInPlace, true).gradient, alone.gradient);
       for (const Topology& topology : topologies) {
         if (topology.ranks() > lanes) continue;
         SCOPED_TRACE(name_of(topology) + std::to_string(lanes) + " lanes");
         for (const bool together : {false, true}) {
-          const Outcome many = reduced(topology, Sums::kInPlace, together);
+          const Reduced many = reduced(topology, Sums::kInPlace, together);
           EXPECT_EQ(many.gradient, alone.gradient);
           EXPECT_EQ(many.totals.loss_sum, alone.totals.loss_sum);
           EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
         }
-        const Outcome packed = reduced(topology, Sums::kPacked);
+        const Reduced packed = reduced(topology, Sums::kPacked);
         EXPECT_EQ(packed.gradient,
                   with_gaps(alone.gradient, buckets_of({.lanes = lanes}, topology.ranks())));
         EXPECT_EQ(packed.totals.valid_count, alone.totals.valid_count);
@@ -65,7 +65,7 @@ TEST(GradientExchange, TheTreeIsLeftComplete) {
     return sum(first, left, i) + sum(first + left, count - left, i);
   };
   for (const int lanes : {5, 6, 7, 12, 13}) {
-    const Outcome outcome = reduce({1, 3}, rough_gradient, {.lanes = lanes});
+    const Reduced outcome = reduce({1, 3}, rough_gradient, {.lanes = lanes});
     for (int64_t i = 0; i < kElements; ++i)
       ASSERT_EQ(outcome.gradient[static_cast<size_t>(i)], sum(0, lanes, i)) << lanes << " " << i;
   }
@@ -73,10 +73,10 @@ TEST(GradientExchange, TheTreeIsLeftComplete) {
 
 TEST(GradientExchange, TheLibrarySumsAllLanesOnAnyNumberOfRanks) {
   for (const int lanes : {7, 12}) {
-    const Outcome alone = reduce({}, whole_gradient, {.lanes = lanes});
+    const Reduced alone = reduce({}, whole_gradient, {.lanes = lanes});
     for (const int ranks : {2, 3, 5, 7}) {
       for (const Sums sums : {Sums::kInPlace, Sums::kPacked}) {
-        const Outcome many = reduce(
+        const Reduced many = reduce(
             {1, ranks}, whole_gradient, {.lanes = lanes, .fast = true, .steps = 2, .sums = sums});
         EXPECT_EQ(many.gradient,
                   sums == Sums::kPacked
@@ -95,7 +95,7 @@ TEST(GradientExchange, ResidualsAreTheSameOnAnyNumberOfRanks) {
                     rough_gradient,
                     {.lanes = lanes, .steps = 4, .wire = DType::kBF16, .residual_groups = groups});
     };
-    const Outcome alone = reduced({});
+    const Reduced alone = reduced({});
     for (const Topology& topology :
          {Topology{1, 2}, {1, 3}, {1, 5}, {3, 1}, {2, 3}, {3, 2}, {2, 3, true}, {1, 6, true}}) {
       EXPECT_EQ(reduced(topology).gradient, alone.gradient) << name_of(topology) << lanes;
@@ -104,4 +104,4 @@ TEST(GradientExchange, ResidualsAreTheSameOnAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Meetings of two ranks by true time, the second one's clock `ahead_ms` ahead. They come one after
@@ -53,4 +53,4 @@ TEST(ClockOffset, OneRankNeedsNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

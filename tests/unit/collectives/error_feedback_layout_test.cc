@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Every residual of every sum lies with somebody, once.
@@ -56,4 +56,4 @@ TEST(ErrorFeedbackLayout, RanksKeepAllResidualsBetweenThem) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

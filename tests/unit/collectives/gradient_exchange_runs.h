@@ -24,7 +24,7 @@
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 
 inline constexpr int kLanes = 8;
 
@@ -39,7 +39,7 @@ inline float whole_gradient(int lane, int64_t i) {
   return static_cast<float>(lane + 1) * static_cast<float>(i % 7);
 }
 
-struct Outcome {
+struct Reduced {
   std::vector<float> gradient;  // of the whole buffer, gathered
   StepTotals totals;
   double exposed_ms = 0;  // of the last rank, in the last step and the gather after it
@@ -89,13 +89,13 @@ inline std::unique_ptr<GradientExchange> make_exchange(const GradientExchangeSet
                             setup.sums == Sums::kEverywhere});
 }
 
-inline Outcome reduce(const Topology& topology,
+inline Reduced reduce(const Topology& topology,
                       float (*gradient)(int, int64_t),
                       const Setup& setup = {}) {
   const int ranks = topology.ranks();
   const auto buckets = buckets_of(setup, ranks);
   const int64_t elements = buckets.back().end;
-  Outcome outcome;
+  Reduced outcome;
   testing::run_ranks(ranks, [&](Communicator& communicator) {
     const bool packed = setup.sums == Sums::kPacked && ranks > 1;
     const bool elsewhere = packed || (setup.sums == Sums::kElsewhere && ranks > 1);
@@ -262,4 +262,4 @@ inline std::string name_of(const Topology& topology) {
          (topology.shares_memory ? ", shared memory " : " ");
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -9,13 +9,13 @@
 
 #include "tests/unit/collectives/gradient_exchange_runs.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 TEST(GradientExchange, StatisticsAreSummedButNotInTheNorm) {
-  const Outcome all = reduce({}, whole_gradient);
+  const Reduced all = reduce({}, whole_gradient);
   for (int ranks : {1, 2, 8}) {
-    const Outcome some =
+    const Reduced some =
         reduce(Topology::flat(ranks), whole_gradient, {.steps = 2, .gradient_buckets = 1});
     EXPECT_EQ(some.gradient, all.gradient);
     // Only the first bucket counts.
@@ -28,9 +28,9 @@ TEST(GradientExchange, StatisticsAreSummedButNotInTheNorm) {
 }
 
 TEST(GradientExchange, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
-  const Outcome alone = reduce({}, rough_gradient);
+  const Reduced alone = reduce({}, rough_gradient);
   for (const Topology& topology : kTopologies) {
-    const Outcome many = reduce(topology, rough_gradient);
+    const Reduced many = reduce(topology, rough_gradient);
     SCOPED_TRACE(name_of(topology));
     ASSERT_EQ(many.gradient.size(), alone.gradient.size());
     for (size_t i = 0; i < alone.gradient.size(); ++i)
@@ -42,10 +42,10 @@ TEST(GradientExchange, TreeGivesTheSameBitsOnAnyNumberOfRanksAndNodes) {
 }
 
 TEST(GradientExchange, TheNormDoesNotDependOnTheBuckets) {
-  const Outcome alone = reduce({}, rough_gradient);
+  const Reduced alone = reduce({}, rough_gradient);
   for (const Topology& topology : {Topology{}, Topology{1, 4}, Topology{2, 4, true}}) {
     for (const int64_t bucket_elements : {1, 2000, 3000, 10'000}) {
-      const Outcome other =
+      const Reduced other =
           reduce(topology, rough_gradient, {.steps = 2, .bucket_elements = bucket_elements});
       EXPECT_EQ(other.gradient, alone.gradient);
       EXPECT_EQ(other.totals.squared_norm, alone.totals.squared_norm)
@@ -57,10 +57,10 @@ TEST(GradientExchange, TheNormDoesNotDependOnTheBuckets) {
 // Catches an exchange whose staging another one uses meanwhile.
 TEST(GradientExchange, WhatMayBeUnderWayChangesNoBits) {
   constexpr int64_t kBucketElements = 1536;  // the last one is shorter
-  const Outcome alone = reduce({}, rough_gradient);
+  const Reduced alone = reduce({}, rough_gradient);
   for (const Topology& topology : kTopologies) {
     for (const int64_t under_way : {kBucketElements, 2 * kBucketElements, kBucketElements + 640}) {
-      const Outcome many =
+      const Reduced many =
           reduce(topology,
                  rough_gradient,
                  {.steps = 2, .bucket_elements = kBucketElements, .max_in_flight = under_way});
@@ -71,9 +71,9 @@ TEST(GradientExchange, WhatMayBeUnderWayChangesNoBits) {
 }
 
 TEST(GradientExchange, SumsGoWhereTheyAreWanted) {
-  const Outcome alone = reduce({}, rough_gradient);
+  const Reduced alone = reduce({}, rough_gradient);
   for (const Topology& topology : kTopologies) {
-    const Outcome many = reduce(topology, rough_gradient, {.steps = 2, .sums = Sums::kElsewhere});
+    const Reduced many = reduce(topology, rough_gradient, {.steps = 2, .sums = Sums::kElsewhere});
     EXPECT_EQ(many.gradient, alone.gradient);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
   }
@@ -91,9 +91,9 @@ TEST(GradientExchange, RanksOfANodeWriteTheirSumsToEachOther) {
                      .wire = wire,
                      .residual_groups = groups});
     };
-    const Outcome alone = reduced({}, Sums::kInPlace);
+    const Reduced alone = reduced({}, Sums::kInPlace);
     for (const int ranks : {2, 4, 8}) {
-      const Outcome many = reduced({1, ranks, true}, Sums::kEverywhere);
+      const Reduced many = reduced({1, ranks, true}, Sums::kEverywhere);
       EXPECT_EQ(many.gradient, alone.gradient) << ranks;
       EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm) << ranks;
     }
@@ -107,12 +107,12 @@ TEST(GradientExchange, PackedSumsHaveTheSameBits) {
   ASSERT_GT(buckets.size(), static_cast<size_t>(kPlaces));
   for (const bool fast : {false, true}) {
     const auto gradient = fast ? whole_gradient : rough_gradient;
-    const Outcome alone = reduce({}, gradient);
+    const Reduced alone = reduce({}, gradient);
     const std::vector<float> wanted = with_gaps(alone.gradient, buckets);
     double norm = -1;
     for (const Topology& topology : kTopologies) {
       if (fast && (topology.nodes > 1 || topology.shares_memory)) continue;
-      const Outcome many =
+      const Reduced many =
           reduce(topology, gradient, {.fast = fast, .steps = 3, .sums = Sums::kPacked});
       SCOPED_TRACE(name_of(topology));
       EXPECT_EQ(many.gradient, wanted);
@@ -134,7 +134,7 @@ TEST(GradientExchange, RoundedTermsGiveTheSameBits) {
                   rough_gradient,
                   {.steps = 2, .gradient_buckets = kGradientBuckets, .sums = sums, .wire = wire});
   };
-  const Outcome exact = reduced({}, Sums::kInPlace, DType::kF32),
+  const Reduced exact = reduced({}, Sums::kInPlace, DType::kF32),
                 alone = reduced({}, Sums::kInPlace, DType::kBF16);
   size_t rounded = 0;
   for (int64_t i = 0; i < kElements; ++i) {
@@ -148,7 +148,7 @@ TEST(GradientExchange, RoundedTermsGiveTheSameBits) {
   EXPECT_GT(rounded, 1000u);
   for (const Topology& topology : kTopologies) {
     SCOPED_TRACE(name_of(topology));
-    const Outcome many = reduced(topology, Sums::kElsewhere, DType::kBF16);
+    const Reduced many = reduced(topology, Sums::kElsewhere, DType::kBF16);
     EXPECT_EQ(many.gradient, alone.gradient);
     EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     EXPECT_EQ(reduced(topology, Sums::kPacked, DType::kBF16).gradient,
@@ -169,8 +169,8 @@ TEST(GradientExchange, ResidualsReturnWhatRoundingTakes) {
                    .wire = wire,
                    .residual_groups = groups});
   };
-  const Outcome exact = reduced({}, 0, DType::kF32, 1);
-  const auto error = [&](const Outcome& outcome) {
+  const Reduced exact = reduced({}, 0, DType::kF32, 1);
+  const auto error = [&](const Reduced& outcome) {
     double sum = 0;
     for (size_t i = 0; i < exact.gradient.size(); ++i)
       sum += std::abs(outcome.of_all_steps[i] / kSteps - static_cast<double>(exact.gradient[i]));
@@ -179,12 +179,12 @@ TEST(GradientExchange, ResidualsReturnWhatRoundingTakes) {
   const double lossy = error(reduced({}, 0, DType::kBF16, kSteps));
   ASSERT_GT(lossy, 0);
   for (const int groups : {8, 4}) {
-    const Outcome alone = reduced({}, groups, DType::kBF16, kSteps);
+    const Reduced alone = reduced({}, groups, DType::kBF16, kSteps);
     EXPECT_LT(error(alone), 0.4 * lossy) << groups;  // 1 / kSteps of what the first step has lost
     for (const Topology& topology : kTopologies) {
       if (topology.ranks() > groups) continue;
       SCOPED_TRACE(name_of(topology) + std::to_string(groups));
-      const Outcome many = reduced(topology, groups, DType::kBF16, kSteps);
+      const Reduced many = reduced(topology, groups, DType::kBF16, kSteps);
       EXPECT_EQ(many.gradient, alone.gradient);
       EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
     }
@@ -221,7 +221,7 @@ TEST(GradientExchange, TellsOfEveryExchangeGatherAndWait) {
   const auto buckets = static_cast<int>(buckets_of({}, 1).size());
   for (const Topology& topology : kTopologies) {
     Told told;
-    const Outcome outcome = reduce(topology, rough_gradient, {.observer = &told});
+    const Reduced outcome = reduce(topology, rough_gradient, {.observer = &told});
     const size_t levels = topology.groups_of(0).size();
     SCOPED_TRACE(std::to_string(topology.nodes) + " x " + std::to_string(topology.per_node));
     EXPECT_EQ(told.exchanges.size(), static_cast<size_t>(buckets) * levels);
@@ -241,7 +241,7 @@ TEST(GradientExchange, SumsEveryLaneOnce) {
   for (const bool fast : {false, true}) {
     for (int ranks : {1, 2, 4, 8}) {
       const Topology topology = {1, ranks, ranks > 1 && !fast};
-      const Outcome outcome = reduce(topology, whole_gradient, {.fast = fast, .steps = 3});
+      const Reduced outcome = reduce(topology, whole_gradient, {.fast = fast, .steps = 3});
       for (size_t i = 0; i < outcome.gradient.size(); ++i)
         ASSERT_EQ(outcome.gradient[i], 36.0f * static_cast<float>(i % 7))
             << ranks << " ranks, element " << i;
@@ -260,4 +260,4 @@ TEST(GradientExchange, SumsEveryLaneOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

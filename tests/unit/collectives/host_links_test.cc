@@ -12,7 +12,7 @@
 
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 struct Pair {
@@ -100,4 +100,4 @@ TEST(HostLink, OtherBytesAreNoMessages) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

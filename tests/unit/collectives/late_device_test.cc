@@ -5,7 +5,7 @@
 
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr uint64_t kBegun5 = 11, kEnded4 = 10;
@@ -77,4 +77,4 @@ TEST(LateDevice, AComputationThatNobodyWaitsForYet) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

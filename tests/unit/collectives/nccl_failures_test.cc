@@ -14,7 +14,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using testing::compute_stream;
@@ -424,4 +424,4 @@ TEST_F(NcclAlone, ProgressRestartsTheClock) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

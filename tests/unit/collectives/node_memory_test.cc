@@ -18,7 +18,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using Event = NodeMemory::Event;
@@ -166,4 +166,4 @@ TEST(SharedMapping, IsTheOtherProcessesMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -13,7 +13,7 @@
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kLanes = 8, kGroups = 4, kRank = 2;
@@ -169,4 +169,4 @@ TEST(PowerSgd, ResidualsArrive) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 #include "runtime/base/host.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 TEST(RankLocations, EachRankKnowsThoseOfAll) {
@@ -33,4 +33,4 @@ TEST(RankLocations, ARankThatHasNotBegunIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

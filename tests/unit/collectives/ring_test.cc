@@ -6,7 +6,7 @@
 
 #include <deque>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 TEST(Ring, EqualPartsTakeTurns) {
@@ -61,4 +61,4 @@ TEST(Ring, PartsDoNotOverlap) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 TEST(Sharding, PaddingIsTheLeastMultiple) {
@@ -125,4 +125,4 @@ TEST(Sharding, RanksShareAllLanesAsEvenlyAsTheyCan) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

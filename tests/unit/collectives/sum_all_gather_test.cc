@@ -12,7 +12,7 @@
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 constexpr int kLanes = 8;
@@ -59,4 +59,4 @@ TEST(SumAllGather, BringsTheSumsOfAllRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -21,7 +21,7 @@
 #include "tests/reference/tcp_ranks.h"
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using testing::run_tcp_ranks;
@@ -308,4 +308,4 @@ TEST_F(TcpFailures, AfterAFailureEveryOperationRepeatsIt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -10,7 +10,7 @@
 #include "tests/reference/temporary_folder.h"
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
@@ -172,4 +172,4 @@ TEST(TcpOptions, TokenIsAVariableOrAFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -19,7 +19,7 @@
 #include "tests/reference/tcp_ranks.h"
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 using testing::no_errors;
@@ -406,4 +406,4 @@ TEST_F(TcpRendezvous, FileThatCannotBeWrittenIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

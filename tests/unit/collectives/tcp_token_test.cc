@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // From the authors' vectors.h (vectors_sip128): the key is 00 01 ... 0f, the message 00 01 ... of
@@ -92,4 +92,4 @@ TEST(Token, IsNoneUnlessSetAndNeverTwiceTheSame) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

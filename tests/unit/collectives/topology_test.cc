@@ -10,7 +10,7 @@
 
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 const std::vector<Topology> kTopologies = {{1, 1}, {1, 4}, {4, 1}, {2, 2}, {2, 4}, {4, 2}, {3, 2}};
@@ -64,4 +64,4 @@ TEST(Topology, NodesAreEvenAndTheirRanksFollowEachOther) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

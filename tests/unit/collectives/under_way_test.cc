@@ -9,7 +9,7 @@
 #include "tests/reference/plain_math.h"
 #include "tests/reference/thread_communicator.h"
 
-namespace lockstep {
+namespace lockstep::collectives {
 namespace {
 
 // Counts the operations of another communicator that are under way.
@@ -107,4 +107,4 @@ TEST(UnderWay, AsManyAreUnderWayAsFit) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::collectives

@@ -7,7 +7,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 // What a message must list as allowed: a text, or a function that returns it. The function is called
 // when the test runs, because static initialisation may come before that of the schema.
@@ -50,4 +50,4 @@ inline std::string label_of(const testing::TestParamInfo<BadCase>& info) {
   return info.param.label;
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

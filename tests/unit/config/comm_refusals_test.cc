@@ -2,7 +2,7 @@
 
 #include "tests/unit/config/bad_case.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 class CommRefusal : public testing::TestWithParam<BadCase> {};
@@ -115,4 +115,4 @@ const BadCase kCases[] = {
 INSTANTIATE_TEST_SUITE_P(Comm, CommRefusal, testing::ValuesIn(kCases), label_of);
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -3,15 +3,15 @@
 #include "runtime/data/format.h"
 #include "tests/unit/config/bad_case.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // The formats of data that the model of a good config takes.
 std::string formats_for_mlp() {
-  return formats_for(open_model(parse_good(kMlpText).model)->traits());
+  return data::formats_for(models::open_model(parse_good(kMlpText).model)->traits());
 }
 std::string formats_for_gpt() {
-  return formats_for(open_model(parse_good(kGptText).model)->traits());
+  return data::formats_for(models::open_model(parse_good(kGptText).model)->traits());
 }
 
 class DataRefusal : public testing::TestWithParam<BadCase> {};
@@ -228,4 +228,4 @@ TEST(DataRefusals, FormatsAreThoseOfTheModel) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -12,7 +12,7 @@
 #include "runtime/config/text.h"
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -154,4 +154,4 @@ TEST(Differences, NamesAreFieldsOrSections) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

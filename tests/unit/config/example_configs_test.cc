@@ -7,7 +7,7 @@
 #include "runtime/run/lanes.h"
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 std::vector<std::filesystem::path> example_configs() {
@@ -27,7 +27,8 @@ TEST(ExampleConfigs, EveryFileParsesAndComesBackEqual) {
     EXPECT_EQ(path.extension(), ".textproto");
     const RunConfig config = load_config(path, {});
     EXPECT_EQ(parse_good(to_text(config)), config);
-    EXPECT_NO_THROW(validate_for_ranks(choose_lanes(open_config(config)).opened.config, 2));
+    EXPECT_NO_THROW(
+        validate_for_ranks(run::choose_lanes(run::open_config(config)).opened.config, 2));
   }
 }
 
@@ -40,4 +41,4 @@ TEST(ExampleConfigs, NamesDiffer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

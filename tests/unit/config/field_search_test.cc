@@ -5,7 +5,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // "train.epochs", "execution.precision=BF16"; several with blanks between them.
@@ -81,4 +81,4 @@ TEST(FieldSearchTest, EveryNameHasAPlainForm) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -10,7 +10,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/run/config_checks.h"
 
-namespace lockstep {
+namespace lockstep::config {
 
 inline const std::string kMlpText = R"(model { mlp { hidden: [32, 16] } }
 data { table { train: "a.csv" target: "y" } }
@@ -26,8 +26,8 @@ optimizer { adamw {} }
 
 inline RunConfig parse_good(const std::string& text,
                             const std::vector<std::string>& overrides = {}) {
-  const OpenedConfig opened = open_config(parse_config(text, "run.textproto", overrides));
-  check_config(opened);
+  const run::OpenedConfig opened = run::open_config(parse_config(text, "run.textproto", overrides));
+  run::check_config(opened);
   return opened.config;
 }
 
@@ -57,4 +57,4 @@ inline void expect_contains(const std::string& message, const std::vector<std::s
   }
 }
 
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -14,7 +14,7 @@
 #include "runtime/config/generator/write_code.h"
 #include "runtime/config/schema/options.pb.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // The message Root of a schema, whose file is given as a FileDescriptorProto in text.
@@ -283,4 +283,4 @@ INSTANTIATE_TEST_SUITE_P(All, BadSchemas, testing::ValuesIn(kBad), [](const auto
 });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -4,7 +4,7 @@
 #include "runtime/data/format.h"
 #include "tests/unit/config/bad_case.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 const std::string kBase = R"(model { mlp { hidden: [8] } }
@@ -102,7 +102,7 @@ TEST(ImageConfigs, HaveTheDocumentedDefaults) {
 TEST(ImageConfigs, KnowWhatIsAnImage) {
   const auto has_images = [](const std::string& text, ModelInput input) {
     const RunConfig config = parse_good(text);
-    return format_of(config.data)->has_images(input);
+    return data::format_of(config.data)->has_images(input);
   };
   EXPECT_TRUE(has_images(kCifar, ModelInput::kFeatures));
   EXPECT_TRUE(has_images(kShards, ModelInput::kImages));
@@ -114,7 +114,7 @@ TEST(ImageConfigs, KnowWhatIsAnImage) {
 TEST(ImageConfigs, KnowTheirEvaluationData) {
   const auto has_eval = [](const std::string& text, const std::string& change) {
     const RunConfig config = parse_good(text, {change});
-    return format_of(config.data)->has_eval();
+    return data::format_of(config.data)->has_eval();
   };
   EXPECT_FALSE(has_eval(kCifar, "data.cifar.train=x"));
   EXPECT_TRUE(has_eval(kCifar, "data.cifar.eval=x"));
@@ -122,4 +122,4 @@ TEST(ImageConfigs, KnowTheirEvaluationData) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

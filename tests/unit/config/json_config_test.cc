@@ -5,7 +5,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 const std::string kJson = R"({
@@ -138,4 +138,4 @@ TEST(JsonConfig, TextAfterItsEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

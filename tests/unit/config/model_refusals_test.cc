@@ -3,7 +3,7 @@
 
 #include "tests/unit/config/bad_case.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 class ModelRefusal : public testing::TestWithParam<BadCase> {};
@@ -228,4 +228,4 @@ TEST(Mixup, IsTakenFromTwoSamplesALaneOn) {
 INSTANTIATE_TEST_SUITE_P(Models, ModelRefusal, testing::ValuesIn(kModelCases), label_of);
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -3,7 +3,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 std::string refusal_of(const std::string& text, const std::string& path) {
@@ -95,4 +95,4 @@ TEST(OtherFormats, OverridesNameOddCharacters) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

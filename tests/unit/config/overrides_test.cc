@@ -5,7 +5,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 TEST(Overrides, ScalarsOfEveryType) {
@@ -167,4 +167,4 @@ INSTANTIATE_TEST_SUITE_P(All, OverrideRefusal, testing::ValuesIn(kCases), [](con
 });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

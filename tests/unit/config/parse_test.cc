@@ -16,7 +16,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // Catches a default that is written a second time, in the schema or in the parser.
@@ -241,4 +241,4 @@ TEST_F(LoadConfig, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

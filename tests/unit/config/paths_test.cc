@@ -11,7 +11,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 namespace fs = std::filesystem;
@@ -93,4 +93,4 @@ TEST_F(PathsTest, OfTokenizersAreRelativeToTheDataIfTheyAreThere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -10,23 +10,23 @@ namespace {
 
 TEST(Pattern, SearchesInPolynomialTime) {
   const std::string name = "model.layers.0.self_attn.qkv_proj.weight";
-  EXPECT_FALSE(Pattern("f", "([a-z_]+[.]?)+[0-9]x").found_in(name));
-  EXPECT_FALSE(Pattern("f", "(.*)*(.*)*(.*)*(.*)*x$").found_in(name));
-  EXPECT_TRUE(Pattern("f", "(q|qkv)_proj\\.(weight|bias)$").found_in(name));
+  EXPECT_FALSE(config::Pattern("f", "([a-z_]+[.]?)+[0-9]x").found_in(name));
+  EXPECT_FALSE(config::Pattern("f", "(.*)*(.*)*(.*)*(.*)*x$").found_in(name));
+  EXPECT_TRUE(config::Pattern("f", "(q|qkv)_proj\\.(weight|bias)$").found_in(name));
 }
 
 TEST(Pattern, RefusesWhatIsTooLongOrNone) {
   std::string nested;
   for (int i = 0; i < 300; ++i) nested = "(e|" + nested + ")";
-  EXPECT_THROW(Pattern("f", nested), ConfigError);
-  EXPECT_THROW(Pattern("f", "(a"), ConfigError);
-  EXPECT_THROW(Pattern("f", "(a)\\1"), ConfigError);
+  EXPECT_THROW(config::Pattern("f", nested), ConfigError);
+  EXPECT_THROW(config::Pattern("f", "(a"), ConfigError);
+  EXPECT_THROW(config::Pattern("f", "(a)\\1"), ConfigError);
 }
 
 TEST(Pattern, TellsWhyInWordsOfItsOwn) {
   const auto why = [](const char* text) -> std::string {
     try {
-      const Pattern pattern("f", text);
+      const config::Pattern pattern("f", text);
     } catch (const ConfigError& error) {
       return error.what();
     }

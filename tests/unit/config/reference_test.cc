@@ -10,7 +10,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 std::string text_of(const std::filesystem::path& path) {
@@ -124,4 +124,4 @@ TEST(CompleteText, MarksWhatIsNeitherInTheFileNorSet) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

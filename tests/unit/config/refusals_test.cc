@@ -4,7 +4,7 @@
 
 #include "tests/unit/config/bad_case.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // The names of the alternatives of a choice, in the order of the schema: "sgd, adam, adamw".
@@ -16,7 +16,8 @@ std::string names_of(const std::variant<Members...>& /*choice*/) {
 }
 
 std::string families_with_blocks() {
-  return sections_where([](const ModelTraits& model) { return model.has_blocks; }, "model.");
+  return models::sections_where([](const ModelTraits& model) { return model.has_blocks; },
+                                "model.");
 }
 
 class Refusal : public testing::TestWithParam<BadCase> {};
@@ -312,4 +313,4 @@ TEST(Missing, ModelDataAndOptimizerAreRequired) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -8,7 +8,7 @@
 #include "runtime/data/format.h"
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 // Draws valid configs with every field away from its default most of the time.
@@ -229,7 +229,7 @@ class RandomConfig {
     data.bad_records = pick(BadRecords::kReplace);
     data.max_bad_fraction = fraction();
     data.decode_threads = integer(0, 1024);
-    if (format_of(data)->has_images(ModelInput::kFeatures)) draw_images(data);
+    if (data::format_of(data)->has_images(ModelInput::kFeatures)) draw_images(data);
   }
 
   void draw_train(TrainConfig& train) {
@@ -408,4 +408,4 @@ TEST(RoundTrip, ConfigsThatDifferAreNotEqual) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

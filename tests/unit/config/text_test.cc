@@ -3,7 +3,7 @@
 
 #include "tests/unit/config/fixtures.h"
 
-namespace lockstep {
+namespace lockstep::config {
 namespace {
 
 struct TextCase {
@@ -149,4 +149,4 @@ TEST(Text, FloatsBeyondTheirRangeAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::config

@@ -13,7 +13,7 @@
 
 #include "images.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 TEST(Augment, CropsHaveTheAreaAndProportionsAskedFor) {
@@ -164,4 +164,4 @@ TEST(Augment, NoJitterLeavesColoursAlone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

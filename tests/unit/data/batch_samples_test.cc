@@ -10,7 +10,7 @@
 
 #include "test_loader.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Input (2) f32 = index, -epoch; target (1) f32 = 1000 times the index, or infinity for sample 3.
@@ -71,4 +71,4 @@ TEST(BatchSamples, LargestNumbersAreFiniteOnes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include "files.h"
 #include "runtime/data/tables/dates.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Cells = std::vector<std::string>;
@@ -133,4 +133,4 @@ TEST(CellNotation, DatesAndTimes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include "files.h"
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -116,4 +116,4 @@ TEST_F(Cifar, FeedsAnMlp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -61,4 +61,4 @@ TEST(ClassSpellings, NamesAreComparedInOneForm) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::expect_parts;
@@ -182,4 +182,4 @@ TEST(ClassWarnings, NotesInErrors) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 TEST(ColumnNames, OneKeyForNamesThatLookTheSame) {
@@ -52,4 +52,4 @@ TEST(ColumnNames, CellsAreCutBetweenLetters) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include "images.h"
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 // Two images in folders of two classes; `kind` is what the second one shows.
@@ -69,4 +69,4 @@ TEST(Content, OfManyDataSomeAreRead) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "runtime/data/text/json_lines.h"
 #include "runtime/data/text/messages.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -165,4 +165,4 @@ TEST(JsonLines, OtherJsonIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

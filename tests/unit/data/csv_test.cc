@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Records = std::vector<std::vector<std::string>>;
@@ -118,4 +118,4 @@ TEST(Csv, ParsesNumbers) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "files.h"
 #include "runtime/data/text/token_writer.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -206,4 +206,4 @@ TEST(TokenWriter, WritesTokensAndBorders) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

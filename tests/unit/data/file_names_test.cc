@@ -6,7 +6,7 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -78,4 +78,4 @@ TEST(FileNames, AFileAndItsCompressedCopyAreOneTooMany) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -22,20 +22,22 @@ namespace lockstep::test {
 using testing::TemporaryFolder;
 
 // Traits of models as models/ would give them.
-inline ModelTraits mlp(Loss loss = Loss::kSoftmaxCrossEntropy, int64_t outputs = 0) {
-  return {.section = "mlp", .input = ModelInput::kFeatures, .loss = loss, .outputs = outputs};
+inline config::ModelTraits mlp(Loss loss = Loss::kSoftmaxCrossEntropy, int64_t outputs = 0) {
+  return {
+      .section = "mlp", .input = config::ModelInput::kFeatures, .loss = loss, .outputs = outputs};
 }
-inline ModelTraits gpt(int64_t context, int64_t vocabulary = 0) {
+inline config::ModelTraits gpt(int64_t context, int64_t vocabulary = 0) {
   return {.section = "gpt",
-          .input = ModelInput::kTokens,
+          .input = config::ModelInput::kTokens,
           .context = context,
           .outputs = vocabulary,
           .outputs_field = "vocabulary"};
 }
 
 // The data of a config for a model of images.
-inline OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
-  return open_data(config, {.section = "resnet", .input = ModelInput::kImages}, seed, need_train);
+inline data::OpenedData open_images(const DataConfig& config, uint64_t seed, bool need_train) {
+  return data::open_data(
+      config, {.section = "resnet", .input = config::ModelInput::kImages}, seed, need_train);
 }
 
 inline std::string gzip(const std::string& bytes) {
@@ -64,7 +66,7 @@ struct Sample {
 };
 
 template <typename Input, typename Target>
-Sample<Input, Target> read(const Dataset& dataset, SampleKey key) {
+Sample<Input, Target> read(const data::Dataset& dataset, data::SampleKey key) {
   Sample<Input, Target> sample;
   sample.input.resize(dataset.input().shape.elements());
   sample.target.resize(dataset.target().shape.elements());

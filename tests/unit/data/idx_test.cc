@@ -11,7 +11,7 @@
 #include "files.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -215,4 +215,4 @@ TEST(Gzip, RestoresAnySize) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -15,7 +15,7 @@
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -100,7 +100,9 @@ TEST_F(ImageFolder, InputsNeedNoClasses) {
   const auto inputs = [&](const std::string& train, const std::string& eval, int64_t outputs) {
     config_.source = ImageFolderConfig{train, eval};
     return open_inputs(
-        config_, {.section = "resnet", .input = ModelInput::kImages, .outputs = outputs}, 1);
+        config_,
+        {.section = "resnet", .input = config::ModelInput::kImages, .outputs = outputs},
+        1);
   };
   const OpenedData opened = inputs("train", "new", 0);
   ASSERT_EQ(opened.eval->samples(), 3);
@@ -292,4 +294,4 @@ TEST(Normalisation, IsPerChannel) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -167,7 +167,7 @@ inline std::string encode_png(const Image& image) {
 }
 
 // Copy of a region of a decoder's image.
-inline Image copy_of(const PixelView& view, const ImageRegion& region) {
+inline Image copy_of(const data::PixelView& view, const data::ImageRegion& region) {
   Image image{region.bottom - region.top, region.right - region.left, view.channels, {}};
   for (int y = region.top; y < region.bottom; ++y) {
     const uint8_t* row = view.origin + y * view.stride;
@@ -177,8 +177,8 @@ inline Image copy_of(const PixelView& view, const ImageRegion& region) {
   return image;
 }
 
-inline Image part_of(const Image& image, const ImageRegion& region) {
-  PixelView view;
+inline Image part_of(const Image& image, const data::ImageRegion& region) {
+  data::PixelView view;
   view.origin = image.pixels.data();
   view.stride = int64_t{image.width} * image.channels;
   view.channels = image.channels;

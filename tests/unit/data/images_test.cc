@@ -14,7 +14,7 @@
 #include "tars.h"
 #include "test_loader.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -286,4 +286,4 @@ TEST_F(Images, OnlyBadOnesFailWhateverThePolicy) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

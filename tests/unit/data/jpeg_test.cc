@@ -11,7 +11,7 @@
 #include "images.h"
 #include "runtime/data/images/image_decoder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::bytes_of;
@@ -196,4 +196,4 @@ TEST(Jpeg, ShrinksAsFarAsTheOutputAllows) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

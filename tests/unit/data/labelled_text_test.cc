@@ -11,7 +11,7 @@
 #include "runtime/data/text/text_encoding.h"
 #include "texts.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::encoder;
@@ -26,7 +26,7 @@ class LabelledText : public ::testing::Test {
     config_.tokenizer = folder_.write("vocab.txt", test::kVocabulary);
   }
 
-  OpenedData open(TextTask task = TextTask::kSequenceClass,
+  OpenedData open(config::TextTask task = config::TextTask::kSequenceClass,
                   int64_t context = 8,
                   int64_t outputs = 0,
                   bool need_train = true) {
@@ -160,8 +160,9 @@ TEST_F(LabelledText, ClassesAreNumbersOrSortedNamesOrListed) {
   EXPECT_EQ(opened.summary.classes, 3);
   EXPECT_EQ(opened.summary.class_names, config_.labels);
   EXPECT_EQ(labels_of(*opened.train), (Ints{0, 1, 0}));
-  EXPECT_EQ(open(TextTask::kSequenceClass, 8, 5).summary.classes, 5);
-  expect_parts(error_of([&] { open(TextTask::kSequenceClass, 8, 2); }), {"3 classes", "is 2"});
+  EXPECT_EQ(open(config::TextTask::kSequenceClass, 8, 5).summary.classes, 5);
+  expect_parts(error_of([&] { open(config::TextTask::kSequenceClass, 8, 2); }),
+               {"3 classes", "is 2"});
 
   train_on("a.csv", "text,label\na,no\nb,never\nc,no\n");
   expect_parts(error_of([&] { open(); }), {"a.csv:3", "'never'", "'no', 'maybe', 'yes'"});
@@ -171,7 +172,7 @@ TEST_F(LabelledText, EvaluationHasTheClassesOfTraining) {
   train_on("a.csv", "text,label\na,no\nb,yes\n");
   config_.eval = folder_.write("e.csv", "text,label\nc,yes\nc,no\n");
   EXPECT_EQ(labels_of(*open().eval), (Ints{1, 0}));
-  const OpenedData alone = open(TextTask::kSequenceClass, 8, 0, /*need_train=*/false);
+  const OpenedData alone = open(config::TextTask::kSequenceClass, 8, 0, /*need_train=*/false);
   EXPECT_EQ(alone.train, nullptr);
   EXPECT_EQ(labels_of(*alone.eval), (Ints{1, 0}));
   EXPECT_EQ(alone.summary.classes, 2);
@@ -180,54 +181,56 @@ TEST_F(LabelledText, EvaluationHasTheClassesOfTraining) {
 }
 
 TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
-  const auto inputs = [&](TextTask task, int64_t outputs = 0) {
+  const auto inputs = [&](config::TextTask task, int64_t outputs = 0) {
     data_.source = config_;
     return open_inputs(data_, encoder(task, 8, outputs), 1);
   };
   train_on("a.csv", "text,label\na,no\nb,yes\nc,no\n");
   config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n8\tc\n");
-  OpenedData opened = inputs(TextTask::kSequenceClass);
+  OpenedData opened = inputs(config::TextTask::kSequenceClass);
   EXPECT_EQ(opened.train, nullptr);
   EXPECT_EQ(opened.summary.classes, 2);
   ASSERT_EQ(opened.eval->samples(), 2);
   EXPECT_EQ(tokens_of(*opened.eval, 0), (Ints{2, 5, 6, 3, 0, 0, 0, 0}));
   EXPECT_EQ((test::read<int32_t, int32_t>(*opened.eval, {1}).target), Ints{0});
-  expect_parts(error_of([&] { open(TextTask::kSequenceClass, 8, 0, /*need_train=*/false); }),
-               {"e.tsv", "no column 'label'"});
+  expect_parts(
+      error_of([&] { open(config::TextTask::kSequenceClass, 8, 0, /*need_train=*/false); }),
+      {"e.tsv", "no column 'label'"});
   // Labels that are there may be anything.
   config_.eval = folder_.write("e.jsonl", "{\"text\": \"c\"}\n{\"text\": \"a\", \"label\": []}\n");
-  EXPECT_EQ(tokens_of(*inputs(TextTask::kSequenceClass).eval, 1), (Ints{2, 5, 3, 0, 0, 0}));
+  EXPECT_EQ(tokens_of(*inputs(config::TextTask::kSequenceClass).eval, 1), (Ints{2, 5, 3, 0, 0, 0}));
   // A column with a name says that the first line has names, though nobody reads it.
   config_.text = "1";
   train_on("b.csv", "label,text\nno,a\nyes,b\n");
   config_.eval = folder_.write("e.tsv", "index\ttext\n7\ta b\n");
-  EXPECT_EQ(inputs(TextTask::kSequenceClass).eval->samples(), 1);
+  EXPECT_EQ(inputs(config::TextTask::kSequenceClass).eval->samples(), 1);
   // The training file says how many classes there are, where the model does not.
   config_.train = "nowhere.csv";
-  expect_parts(error_of([&] { inputs(TextTask::kSequenceClass); }), {"nowhere.csv"});
-  EXPECT_EQ(inputs(TextTask::kSequenceClass, 3).summary.classes, 3);
-  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 1);
-  opened = inputs(TextTask::kSequenceValues);
+  expect_parts(error_of([&] { inputs(config::TextTask::kSequenceClass); }), {"nowhere.csv"});
+  EXPECT_EQ(inputs(config::TextTask::kSequenceClass, 3).summary.classes, 3);
+  EXPECT_EQ(inputs(config::TextTask::kHiddenStates).eval->samples(), 1);
+  opened = inputs(config::TextTask::kSequenceValues);
   EXPECT_EQ(opened.summary.target_columns, 1);
   EXPECT_EQ((test::read<int32_t, float>(*opened.eval, {0}).target), std::vector<float>{0});
   data_.bad_records = BadRecords::kReplace;
   data_.max_bad_fraction = 1;
   config_.eval = folder_.write("e.tsv", "index\ttext\n1\n2\ta b\n3\n");
-  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 3);
+  EXPECT_EQ(inputs(config::TextTask::kHiddenStates).eval->samples(), 3);
 }
 
 TEST_F(LabelledText, Values) {
   train_on("a.jsonl", "{\"text\": \"a\", \"label\": 1.5}\n{\"text\": \"b\", \"label\": \"-2\"}\n");
-  const OpenedData opened = open(TextTask::kSequenceValues);
+  const OpenedData opened = open(config::TextTask::kSequenceValues);
   EXPECT_EQ(opened.summary.target_columns, 1);
   EXPECT_EQ(opened.summary.classes, 0);
   ASSERT_EQ(opened.train->target().shape, Shape({1}));
   EXPECT_EQ((test::read<int32_t, float>(*opened.train, {0}).target), std::vector<float>{1.5f});
   EXPECT_EQ((test::read<int32_t, float>(*opened.train, {1}).target), std::vector<float>{-2.0f});
   train_on("a.csv", "text,label\na,1\nb,much\n");
-  expect_parts(error_of([&] { open(TextTask::kSequenceValues); }), {"a.csv:3", "'much'", "number"});
+  expect_parts(error_of([&] { open(config::TextTask::kSequenceValues); }),
+               {"a.csv:3", "'much'", "number"});
   train_on("a.csv", "text,label\na,1\nb,-1e39\n");
-  expect_parts(error_of([&] { open(TextTask::kSequenceValues); }),
+  expect_parts(error_of([&] { open(config::TextTask::kSequenceValues); }),
                {"a.csv:3", "'-1e39'", "not a finite float32 number"});
 }
 
@@ -315,20 +318,21 @@ TEST_F(LabelledText, RefusesWhatItCannotUse) {
   config_.text = "sentence";
   expect_parts(error_of([&] { open(); }), {"no column 'sentence'", "'text', 'label'", "0 to 1"});
   config_.text = "text";
-  expect_parts(error_of([&] { open(TextTask::kNextToken); }, ExitCode::kUsage),
+  expect_parts(error_of([&] { open(config::TextTask::kNextToken); }, ExitCode::kUsage),
                {"data.labelled_text", "SEQUENCE_CLASSES"});
-  ModelTraits images;
+  config::ModelTraits images;
   images.section = "resnet";
-  images.input = ModelInput::kImages;
+  images.input = config::ModelInput::kImages;
   // Formats of texts are named for the tasks that take them.
-  EXPECT_EQ(formats_for(encoder(TextTask::kNextToken, 8)),
+  EXPECT_EQ(formats_for(encoder(config::TextTask::kNextToken, 8)),
             "data.text, data.tokens, data.synthetic or data.conversations");
-  EXPECT_EQ(formats_for(encoder(TextTask::kTokenClasses, 8)), "data.synthetic or data.tagged_text");
+  EXPECT_EQ(formats_for(encoder(config::TextTask::kTokenClasses, 8)),
+            "data.synthetic or data.tagged_text");
   expect_parts(error_of([&] { open_data(data_, images, 1, true); }, ExitCode::kUsage),
                {"value is data.labelled_text", "data.image_folder"});
-  expect_parts(error_of([&] { open(TextTask::kSequenceClass, 2); }, ExitCode::kUsage),
+  expect_parts(error_of([&] { open(config::TextTask::kSequenceClass, 2); }, ExitCode::kUsage),
                {"model.bert.context", "above 2"});
-  ModelTraits small = encoder(TextTask::kSequenceClass, 8);
+  config::ModelTraits small = encoder(config::TextTask::kSequenceClass, 8);
   small.vocabulary = 14;
   expect_parts(error_of([&] { open_data(data_, small, 1, true); }, ExitCode::kUsage),
                {"model.bert.vocabulary", "at least 15"});
@@ -408,4 +412,4 @@ TEST_F(LabelledText, TheTokenizerIsThatOfTheWeights) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -18,7 +18,7 @@
 #include "runtime/base/error.h"
 #include "test_loader.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::AlignedMemory;
@@ -382,4 +382,4 @@ TEST_P(Loaders, ChoosesTheRingBySize) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

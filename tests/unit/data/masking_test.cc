@@ -10,7 +10,7 @@
 
 #include "texts.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::encoder;
@@ -54,7 +54,7 @@ class MaskedTokens : public ::testing::Test {
       config_.train_documents = config_.eval_documents =
           folder_.write("borders", bytes_of(stream_.borders));
     data_.source = config_;
-    return open_data(data_, encoder(TextTask::kMaskedTokens, kContext), seed, true);
+    return open_data(data_, encoder(config::TextTask::kMaskedTokens, kContext), seed, true);
   }
   static std::vector<Sample> epoch_of(const Dataset& dataset, int64_t epoch, bool augment = true) {
     std::vector<Sample> samples;
@@ -179,9 +179,10 @@ TEST_F(MaskedTokens, RefusesWhatCannotBe) {
   TextConfig texts;
   texts.train = config_.train;
   data_.source = texts;
-  expect_parts(error_of([&] { open_data(data_, encoder(TextTask::kMaskedTokens, 8), 1, true); },
-                        ExitCode::kUsage),
-               {"data.text", "data.tokens"});
+  expect_parts(
+      error_of([&] { open_data(data_, encoder(config::TextTask::kMaskedTokens, 8), 1, true); },
+               ExitCode::kUsage),
+      {"data.text", "data.tokens"});
   config_.tokenizer = "vocab.txt";
   data_.source = config_;
   expect_parts(error_of([&] { open_data(data_, test::gpt(8), 1, true); }, ExitCode::kUsage),
@@ -189,4 +190,4 @@ TEST_F(MaskedTokens, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "runtime/data/images/npy_array.h"
 #include "runtime/data/placeholder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -318,8 +318,10 @@ TEST_F(Npy, RefusesCorruptFiles) {
 
 TEST_F(Npy, IsAssumedWhereTheConfigSaysTheSize) {
   npy_.train_inputs = "absent.npy";
-  const ModelTraits resnet = {
-      .section = "resnet", .input = ModelInput::kImages, .outputs = 9, .outputs_field = "classes"};
+  const config::ModelTraits resnet = {.section = "resnet",
+                                      .input = config::ModelInput::kImages,
+                                      .outputs = 9,
+                                      .outputs_field = "classes"};
   expect_parts(error_of([&] { open_data_or_placeholder(config(), resnet, 1); }),
                {"absent.npy' does not exist", "set data.image.size"});
   expect_parts(error_of([&] { open_data_or_placeholder(config(), test::mlp(), 1); }),
@@ -333,4 +335,4 @@ TEST_F(Npy, IsAssumedWhereTheConfigSaysTheSize) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr double kNone = -999;
@@ -52,4 +52,4 @@ TEST(NumberFormat, BothAndSeparatorsOfSeveralBytes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "test_loader.h"
 #include "texts.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -161,14 +161,15 @@ TEST(GroupByLength, IsTheSameOnAnyRanks) {
 TEST(Ordered, RefusesWhatItCannotOrder) {
   DataConfig config;
   config.balance_classes = true;
-  const auto refusal = [&](const ModelTraits& model) {
+  const auto refusal = [&](const config::ModelTraits& model) {
     return error_of([&] { check_order(config, model); }, ExitCode::kUsage);
   };
   EXPECT_EQ(refusal(test::mlp()), "no error");
-  EXPECT_EQ(refusal(test::encoder(TextTask::kSequenceClass, 8)), "no error");
+  EXPECT_EQ(refusal(test::encoder(config::TextTask::kSequenceClass, 8)), "no error");
   expect_parts(refusal(test::mlp(Loss::kMeanSquaredError)),
                {"data.balance_classes", "class label"});
-  expect_parts(refusal(test::encoder(TextTask::kTokenClasses, 8)), {"data.balance_classes"});
+  expect_parts(refusal(test::encoder(config::TextTask::kTokenClasses, 8)),
+               {"data.balance_classes"});
   expect_parts(refusal(test::gpt(8)), {"data.balance_classes"});
   config.shuffle = false;
   expect_parts(refusal(test::mlp()), {"data.balance_classes", "data.shuffle"});
@@ -181,4 +182,4 @@ TEST(Ordered, RefusesWhatItCannotOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

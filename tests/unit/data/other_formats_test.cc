@@ -12,7 +12,7 @@
 #include "runtime/data/images/tar.h"
 #include "runtime/data/source_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::bytes_of;
@@ -96,4 +96,4 @@ TEST(OtherFormats, ATruncatedGzipFileIsToBeFetchedAgain) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -199,4 +199,4 @@ TEST(Packing, TheEndMayStandInTheFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -4,14 +4,16 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
 using test::expect_parts;
 
-const ModelTraits kResnet = {
-    .section = "resnet", .input = ModelInput::kImages, .outputs = 1000, .outputs_field = "classes"};
+const config::ModelTraits kResnet = {.section = "resnet",
+                                     .input = config::ModelInput::kImages,
+                                     .outputs = 1000,
+                                     .outputs_field = "classes"};
 
 template <typename Source>
 DataConfig config_of(const Source& source, const std::string& dir = "/absent") {
@@ -38,7 +40,7 @@ IdxConfig idx(const std::string& train_images) {
 using Name = std::string;
 using Names = std::vector<std::string>;
 
-OpenedData assume(const DataConfig& config, const ModelTraits& model) {
+OpenedData assume(const DataConfig& config, const config::ModelTraits& model) {
   return open_data_or_placeholder(config, model, 1);
 }
 
@@ -85,7 +87,7 @@ TEST(PlaceholderData, AreImagesOfTheConfigsSize) {
   config.image.size = 224;
   EXPECT_EQ(assume(config, kResnet).train->input().shape, (Shape{224, 224, 3}));
   EXPECT_EQ(assume(config, kResnet).summary.classes, 1000);
-  ModelTraits open_ended = kResnet;
+  config::ModelTraits open_ended = kResnet;
   open_ended.outputs = 0;
   expect_parts(error_of([&] { assume(config, open_ended); }),
                {"data.image_folder: '/absent/train'", "set model.resnet.classes"});
@@ -123,4 +125,4 @@ TEST(PlaceholderData, AreReadWhereTheyAreHere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

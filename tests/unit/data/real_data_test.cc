@@ -10,7 +10,7 @@
 #include "files.h"
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 class RealData : public ::testing::TestWithParam<std::string> {
@@ -25,7 +25,7 @@ class RealData : public ::testing::TestWithParam<std::string> {
                    << "; set LOCKSTEP_TEST_DATA to a folder with data sets";
   }
   OpenedData open(decltype(DataConfig::source) source,
-                  const ModelTraits& model,
+                  const config::ModelTraits& model,
                   BadRecords policy = BadRecords::kFail) {
     DataConfig config;
     config.source = std::move(source);
@@ -109,7 +109,7 @@ TEST_P(TinyShakespeare, BeginsAsItDoes) {
   TextConfig text;
   text.train = "input.txt";
   text.eval_fraction = 0.1f;
-  const ModelTraits model = test::gpt(64);
+  const config::ModelTraits model = test::gpt(64);
   const OpenedData opened = open(text, model);
   EXPECT_EQ(opened.train->resident_bytes() + opened.eval->resident_bytes(), 1115394);
   EXPECT_EQ(opened.summary.classes, 256);
@@ -119,4 +119,4 @@ TEST_P(TinyShakespeare, BeginsAsItDoes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -14,7 +14,7 @@
 #include "runtime/data/images/tar.h"
 #include "tars.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::copy_of;
@@ -132,4 +132,4 @@ TEST_P(CifarBatches, HaveTheirKnownCounts) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "runtime/base/file.h"
 #include "runtime/data/dataset.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::bytes_of;
@@ -116,4 +116,4 @@ TEST_F(RecordFile, EvaluationHasTheClassesOfTraining) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

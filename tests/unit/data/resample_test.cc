@@ -10,7 +10,7 @@
 
 #include "images.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::Image;
@@ -126,4 +126,4 @@ TEST(Resample, ShrinkingAnAxisKeepsItsPlace) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

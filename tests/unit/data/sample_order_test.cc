@@ -10,7 +10,7 @@
 #include <set>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::vector<int64_t> epoch_of(EpochOrder& order, int64_t epoch, int64_t samples) {
@@ -77,4 +77,4 @@ TEST(SampleOrder, IsTheSamplersWithoutShards) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 std::vector<int64_t> order(int64_t samples, uint64_t seed, int64_t epoch, bool shuffle = true) {
@@ -152,4 +152,4 @@ TEST(Sampler, TakesHugeSets) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -13,7 +13,7 @@
 #include "files.h"
 #include "runtime/data/text/token_file.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -327,4 +327,4 @@ TEST(TokensFile, RawTokensAreNoOtherFormat) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

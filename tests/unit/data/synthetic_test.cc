@@ -9,10 +9,12 @@
 
 #include "files.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
-OpenedData open(const SyntheticConfig& synthetic, const ModelTraits& model, uint64_t seed = 1) {
+OpenedData open(const SyntheticConfig& synthetic,
+                const config::ModelTraits& model,
+                uint64_t seed = 1) {
   DataConfig config;
   config.source = synthetic;
   return open_data(config, model, seed, true);
@@ -118,7 +120,7 @@ TEST(Synthetic, BinaryTargetsAreBalanced) {
 }
 
 TEST(Synthetic, TokensFollowTheirRuleMostly) {
-  const ModelTraits model = test::gpt(32);
+  const config::ModelTraits model = test::gpt(32);
   const OpenedData opened = open({.samples = 500, .classes = 97}, model);
   EXPECT_EQ(opened.summary.classes, 97);
   std::map<int32_t, std::map<int32_t, int>> next;
@@ -152,4 +154,4 @@ TEST(Synthetic, BoundsItsMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,15 +9,15 @@
 #include "files.h"
 #include "runtime/data/text/text_samples.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 constexpr int64_t kTime = 24, kVocabulary = 40, kSamples = 300;
 
-ModelTraits encoder(TextTask task, int64_t outputs, int64_t segments = 2) {
-  ModelTraits traits;
+config::ModelTraits encoder(config::TextTask task, int64_t outputs, int64_t segments = 2) {
+  config::ModelTraits traits;
   traits.section = "bert";
-  traits.input = ModelInput::kTokens;
+  traits.input = config::ModelInput::kTokens;
   traits.context = kTime;
   traits.text_task = task;
   traits.segments = segments;
@@ -26,7 +26,7 @@ ModelTraits encoder(TextTask task, int64_t outputs, int64_t segments = 2) {
   return traits;
 }
 
-OpenedData open(const ModelTraits& model, uint64_t seed = 1) {
+OpenedData open(const config::ModelTraits& model, uint64_t seed = 1) {
   DataConfig config;
   config.source = SyntheticConfig{.samples = kSamples, .classes = 5};
   return open_data(config, model, seed, true);
@@ -37,7 +37,7 @@ int32_t cell(const std::vector<int32_t>& sample, TextRow row, int64_t t) {
 }
 
 TEST(SyntheticText, HasTokensOfOneDocumentAndPaddingBehindThem) {
-  const OpenedData opened = open(encoder(TextTask::kTokenClasses, 6));
+  const OpenedData opened = open(encoder(config::TextTask::kTokenClasses, 6));
   EXPECT_EQ(opened.summary.vocabulary, kVocabulary);
   EXPECT_EQ(opened.summary.classes, 6);
   ASSERT_EQ(opened.train->input().shape, (Shape{4, kTime}));
@@ -71,7 +71,7 @@ TEST(SyntheticText, HasTokensOfOneDocumentAndPaddingBehindThem) {
 }
 
 TEST(SyntheticText, IsAPureFunctionOfSeedAndIndex) {
-  const ModelTraits model = encoder(TextTask::kMaskedTokens, kVocabulary);
+  const config::ModelTraits model = encoder(config::TextTask::kMaskedTokens, kVocabulary);
   const OpenedData a = open(model), b = open(model), c = open(model, 2);
   const auto x = test::read<int32_t, int32_t>(*a.train, {.index = 7});
   const auto y = test::read<int32_t, int32_t>(*b.train, {.index = 7, .epoch = 2, .augment = true});
@@ -81,7 +81,7 @@ TEST(SyntheticText, IsAPureFunctionOfSeedAndIndex) {
 }
 
 TEST(SyntheticText, HidesAShareOfTheTokens) {
-  const OpenedData opened = open(encoder(TextTask::kMaskedTokens, kVocabulary));
+  const OpenedData opened = open(encoder(config::TextTask::kMaskedTokens, kVocabulary));
   int64_t hidden = 0, tokens = 0;
   for (int64_t i = 0; i < kSamples; ++i) {
     const auto sample = test::read<int32_t, int32_t>(*opened.train, {.index = i});
@@ -100,7 +100,7 @@ TEST(SyntheticText, HidesAShareOfTheTokens) {
 
 TEST(SyntheticText, ClassesAndValuesDependOnTheTokens) {
   constexpr int64_t kClasses = 5;
-  const OpenedData opened = open(encoder(TextTask::kSequenceClass, kClasses));
+  const OpenedData opened = open(encoder(config::TextTask::kSequenceClass, kClasses));
   ASSERT_EQ(opened.train->target().shape, Shape{});
   int64_t of_label = 0, tokens = 0;
   for (int64_t i = 0; i < kSamples; ++i) {
@@ -112,7 +112,7 @@ TEST(SyntheticText, ClassesAndValuesDependOnTheTokens) {
   EXPECT_NEAR(static_cast<double>(of_label) / static_cast<double>(tokens), 0.6, 0.03);
 
   // Texts of one token have values of 1 or -1, by the token.
-  const OpenedData values = open(encoder(TextTask::kSequenceValues, 2));
+  const OpenedData values = open(encoder(config::TextTask::kSequenceValues, 2));
   EXPECT_EQ(values.summary.target_columns, 2);
   std::map<int32_t, std::vector<float>> by_token;
   int seen = 0;
@@ -128,4 +128,4 @@ TEST(SyntheticText, ClassesAndValuesDependOnTheTokens) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

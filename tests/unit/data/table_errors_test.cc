@@ -8,7 +8,7 @@
 #include "files.h"
 #include "runtime/data/tables/table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 struct Case {
@@ -17,7 +17,7 @@ struct Case {
   std::string eval;
   std::vector<std::string> parts;
   TableConfig table;
-  ModelTraits model = test::mlp();
+  config::ModelTraits model = test::mlp();
   ExitCode code = ExitCode::kData;
 };
 
@@ -39,8 +39,8 @@ std::vector<Case> cases() {
   numbered.header = false;
   TableConfig split = target("y");
   split.eval_fraction = 0.99f;
-  const ModelTraits binary = test::mlp(Loss::kBinaryCrossEntropy),
-                    regression = test::mlp(Loss::kMeanSquaredError);
+  const config::ModelTraits binary = test::mlp(Loss::kBinaryCrossEntropy),
+                            regression = test::mlp(Loss::kMeanSquaredError);
   const std::string good = "x,y\n1,a\n2,b\n";
   return {
       {"empty", "\n\n", "", {"train.csv: has no records"}, target("y"), {}},
@@ -203,4 +203,4 @@ TEST(TableErrors, AllRecordsBad) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

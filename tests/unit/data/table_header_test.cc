@@ -7,7 +7,7 @@
 #include "files.h"
 #include "runtime/data/tables/table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -132,4 +132,4 @@ TEST(TableHeader, LinesThatAreNoHeader) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "files.h"
 #include "runtime/data/tables/table_encoder.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -24,7 +24,7 @@ struct Table {
   std::string eval;
   DataConfig config;
   TableConfig table;
-  ModelTraits model = test::mlp();
+  config::ModelTraits model = test::mlp();
 
   OpenedData open(TableUse use = TableUse::kTraining) const {
     const TableText train_text{train, "train.csv"}, eval_text{eval, "eval.csv"};
@@ -393,4 +393,4 @@ TEST(TableTargets, SpellingsOfAnAnswerAreOneClass) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "files.h"
 #include "runtime/data/tables/table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -206,4 +206,4 @@ TEST(TableValues, ColumnsThatNumberTheRows) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "files.h"
 #include "runtime/data/tables/table.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::error_of;
@@ -111,4 +111,4 @@ TEST(TableDoubts, ControlCharactersOfNamesAreEscaped) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include "runtime/data/format.h"
 #include "texts.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::encoder;
@@ -22,7 +22,7 @@ class TaggedText : public ::testing::Test {
   void train_on(const std::string& text) { config_.train = folder_.write("train.txt", text); }
   OpenedData open(int64_t context = 8, bool need_train = true) {
     data_.source = config_;
-    return open_data(data_, encoder(TextTask::kTokenClasses, context), 1, need_train);
+    return open_data(data_, encoder(config::TextTask::kTokenClasses, context), 1, need_train);
   }
   // Tokens and, after them, the targets of all places.
   static Ints sample_of(const Dataset& dataset, int64_t index) {
@@ -94,23 +94,23 @@ TEST_F(TaggedText, EvaluationHasTheTagsOfTraining) {
 }
 
 TEST_F(TaggedText, OutputsAloneNeedNoTags) {
-  const auto inputs = [&](TextTask task, int64_t outputs = 0) {
+  const auto inputs = [&](config::TextTask task, int64_t outputs = 0) {
     data_.source = config_;
     return open_inputs(data_, encoder(task, 8, outputs), 1);
   };
   train_on("a X\n\nb Y\n");
   config_.eval = folder_.write("eval.txt", "a\nb Z\n\nc\n");
-  OpenedData opened = inputs(TextTask::kTokenClasses);
+  OpenedData opened = inputs(config::TextTask::kTokenClasses);
   EXPECT_EQ(opened.summary.classes, 2);
   ASSERT_EQ(opened.eval->samples(), 2);
   EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 5, 6, 3, -1, -1, -1, -1, -1, -1, -1, -1}));
   expect_parts(error_of([&] { open(8, /*need_train=*/false); }), {"eval.txt:1", "1 column"});
   config_.train = "nowhere.txt";
-  expect_parts(error_of([&] { inputs(TextTask::kTokenClasses); }), {"nowhere.txt"});
-  EXPECT_EQ(inputs(TextTask::kTokenClasses, 3).summary.classes, 3);
-  EXPECT_EQ(inputs(TextTask::kHiddenStates).eval->samples(), 2);
+  expect_parts(error_of([&] { inputs(config::TextTask::kTokenClasses); }), {"nowhere.txt"});
+  EXPECT_EQ(inputs(config::TextTask::kTokenClasses, 3).summary.classes, 3);
+  EXPECT_EQ(inputs(config::TextTask::kHiddenStates).eval->samples(), 2);
   config_.word = 1;
-  expect_parts(error_of([&] { inputs(TextTask::kHiddenStates); }),
+  expect_parts(error_of([&] { inputs(config::TextTask::kHiddenStates); }),
                {"eval.txt:1", "1 column; the word is column 1"});
 }
 
@@ -133,4 +133,4 @@ TEST_F(TaggedText, SaysThatEveryTagIsTheSame) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

@@ -11,7 +11,7 @@
 #include "runtime/data/images/tar_index.h"
 #include "tars.h"
 
-namespace lockstep {
+namespace lockstep::data {
 namespace {
 
 using test::bytes_of;
@@ -291,4 +291,4 @@ TEST_F(TarShards, ErrorsNameShardAndMember) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::data

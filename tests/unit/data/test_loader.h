@@ -23,11 +23,11 @@ struct AlignedMemory {
 };
 
 struct TestLoader {
-  TestLoader(const Dataset& dataset, const LoaderOptions& options)
-      : memory(loader_bytes(dataset, options.geometry, options.ring_batches)),
+  TestLoader(const data::Dataset& dataset, const data::LoaderOptions& options)
+      : memory(data::loader_bytes(dataset, options.geometry, options.ring_batches)),
         loader(dataset, options, {memory.data, memory.size}) {}
   AlignedMemory memory;
-  Loader loader;
+  data::Loader loader;
 };
 
 }  // namespace lockstep::test

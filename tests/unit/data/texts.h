@@ -12,16 +12,16 @@ namespace lockstep::test {
 inline const std::string kVocabulary =
     "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\nh\n##x\n##y\n";
 
-inline ModelTraits encoder(TextTask task, int64_t context, int64_t outputs = 0) {
-  ModelTraits traits;
+inline config::ModelTraits encoder(config::TextTask task, int64_t context, int64_t outputs = 0) {
+  config::ModelTraits traits;
   traits.section = "bert";
-  traits.input = ModelInput::kTokens;
+  traits.input = config::ModelInput::kTokens;
   traits.context = context;
   traits.text_task = task;
   traits.segments = 2;
   traits.outputs = outputs;
-  traits.outputs_field = task == TextTask::kMaskedTokens ? "vocabulary" : "classes";
-  if (task == TextTask::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
+  traits.outputs_field = task == config::TextTask::kMaskedTokens ? "vocabulary" : "classes";
+  if (task == config::TextTask::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
   return traits;
 }
 

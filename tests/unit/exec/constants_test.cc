@@ -17,14 +17,14 @@
 #include "runtime/plan/layout.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 constexpr int64_t kWidth = 3;
 
 // y = x + table.
-Graph adds_a_table(float first) {
-  GraphBuilder builder{GraphOptions(Purpose::kInference)};
+graph::Graph adds_a_table(float first) {
+  graph::GraphBuilder builder{graph::GraphOptions(graph::Purpose::kInference)};
   const TensorId x = builder.input("x", {1, kWidth}, DType::kF32);
   const TensorId table =
       builder.constant("table", {1, kWidth}, std::vector<float>{first, first + 1, first + 2});
@@ -33,19 +33,19 @@ Graph adds_a_table(float first) {
 }
 
 // What it gives for x = 10, 20, 30, in memory for `constant_bytes` of constants.
-std::vector<float> run(const Graph& graph,
-                       const ProgramPlan& plan,
+std::vector<float> run(const graph::Graph& graph,
+                       const plan::ProgramPlan& plan,
                        Backend& backend,
                        std::byte* constants) {
   Executor executor(graph,
                     plan,
-                    make_layout(graph, 1),
+                    plan::make_layout(graph, 1),
                     backend,
                     {.arena = backend.allocate(plan.arena_bytes, "arena"), .constants = constants});
   const std::span<float> input = backend.host_array<float>(kWidth),
                          result = backend.host_array<float>(kWidth);
   for (size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(10 * (i + 1));
-  const std::span<LaneContext> lane = backend.host_array<LaneContext>(1);
+  const std::span<graph::LaneContext> lane = backend.host_array<graph::LaneContext>(1);
   executor.run(lane.front(),
                reinterpret_cast<const std::byte*>(input.data()),
                nullptr,
@@ -57,9 +57,10 @@ std::vector<float> run(const Graph& graph,
 
 TEST(Constants, AreThereWhenAnOpReadsThem) {
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const Graph first = adds_a_table(1), second = adds_a_table(100);
-  const auto none = [](const Graph&, const Op&) { return size_t{0}; };
-  ProgramPlan first_plan = plan_program(first, none), second_plan = plan_program(second, none);
+  const graph::Graph first = adds_a_table(1), second = adds_a_table(100);
+  const auto none = [](const graph::Graph&, const graph::Op&) { return size_t{0}; };
+  plan::ProgramPlan first_plan = plan::plan_program(first, none),
+                    second_plan = plan::plan_program(second, none);
   ASSERT_EQ(first_plan.constants.size(), 1u);
   EXPECT_GE(first_plan.constant_bytes, kWidth * sizeof(float));
   second_plan.constants.front().offset += first_plan.constant_bytes;
@@ -71,41 +72,42 @@ TEST(Constants, AreThereWhenAnOpReadsThem) {
 }
 
 // y = W x + table, with a loss or not.
-Graph learns_beside_a_table(Purpose purpose) {
-  GraphBuilder builder((GraphOptions(purpose)));
+graph::Graph learns_beside_a_table(graph::Purpose purpose) {
+  graph::GraphBuilder builder((graph::GraphOptions(purpose)));
   const TensorId x = builder.input("x", {2, kWidth}, DType::kF32);
   const TensorId target = builder.input("target", {2, kWidth}, DType::kF32);
   const TensorId weight = builder.parameter("weight", {kWidth, kWidth}, {}, true);
   const TensorId y = ops::linear(builder, "layer", x, weight, kNoTensor, Activation::kNone);
   const TensorId table = builder.constant("table", {2, kWidth}, std::vector<float>(6, 1));
   ops::mean_squared_error(builder, ops::add(builder, "sum", y, table), target);
-  Graph graph = std::move(builder).finish();
-  if (purpose == Purpose::kTraining) differentiate(graph);
+  graph::Graph graph = std::move(builder).finish();
+  if (purpose == graph::Purpose::kTraining) graph::differentiate(graph);
   return graph;
 }
 
 TEST(Constants, ArePlannedForEachProgramAndHaveNoGradient) {
-  const Graph training = learns_beside_a_table(Purpose::kTraining),
-              evaluation = learns_beside_a_table(Purpose::kEvaluation);
-  const auto none = [](const Graph&, const Op&) { return size_t{0}; };
-  const Plan plan = make_plan({training, evaluation}, {}, none);
+  const graph::Graph training = learns_beside_a_table(graph::Purpose::kTraining),
+                     evaluation = learns_beside_a_table(graph::Purpose::kEvaluation);
+  const auto none = [](const graph::Graph&, const graph::Op&) { return size_t{0}; };
+  const plan::Plan plan = plan::make_plan({training, evaluation}, {}, none);
   ASSERT_EQ(plan.programs.training.constants.size(), 1u);
   ASSERT_EQ(plan.programs.evaluation.constants.size(), 1u);
   EXPECT_EQ(plan.programs.training.constants.front().offset, 0u);
   EXPECT_EQ(plan.programs.evaluation.constants.front().offset,
             plan.programs.training.constant_bytes);
-  EXPECT_EQ(plan.memory.row_bytes(RowKind::kConstants),
+  EXPECT_EQ(plan.memory.row_bytes(plan::RowKind::kConstants),
             plan.programs.training.constant_bytes + plan.programs.evaluation.constant_bytes);
-  for (const Op& op : training.ops) {
+  for (const graph::Op& op : training.ops) {
     for (const TensorId output : op.outputs)
-      EXPECT_TRUE(output == kNoTensor || training[output].role != Role::kConstant) << op.name;
+      EXPECT_TRUE(output == kNoTensor || training[output].role != graph::Role::kConstant)
+          << op.name;
   }
 }
 
 TEST(Constants, AreRoundedToTheComputeType) {
-  GraphOptions options(Purpose::kInference);
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.compute = DType::kBF16;
-  GraphBuilder builder(options);
+  graph::GraphBuilder builder(options);
   const TensorId table = builder.constant("table", {1}, std::vector<float>{1.00390625f});
   EXPECT_EQ(builder[table].dtype, DType::kBF16);
   const auto* stored = reinterpret_cast<const BFloat16*>(builder[table].constant->data());
@@ -116,4 +118,4 @@ TEST(Constants, AreRoundedToTheComputeType) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

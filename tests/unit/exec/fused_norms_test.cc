@@ -16,14 +16,14 @@
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 constexpr int64_t kImages = 3;
 
-int count(const Graph& graph, OpKind kind) {
+int count(const graph::Graph& graph, graph::OpKind kind) {
   return static_cast<int>(std::count_if(
-      graph.ops.begin(), graph.ops.end(), [&](const Op& op) { return op.kind == kind; }));
+      graph.ops.begin(), graph.ops.end(), [&](const graph::Op& op) { return op.kind == kind; }));
 }
 
 struct Outcome {
@@ -33,22 +33,24 @@ struct Outcome {
 };
 
 // A network with weights, statistics and images at random.
-Outcome run(const Graph& graph, const ParameterLayout& layout) {
+Outcome run(const graph::Graph& graph, const plan::ParameterLayout& layout) {
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().op_workspace_bytes(g, op);
-  });
+  const plan::ProgramPlan plan =
+      plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
+        return backend->ops().op_workspace_bytes(g, op);
+      });
   auto* const parameters = reinterpret_cast<float*>(
       backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "parameters"));
-  initialize_parameters(layout, 7, parameters);
-  for (const ParameterSlot& slot : layout.slots) {
+  train::initialize_parameters(layout, 7, parameters);
+  for (const plan::ParameterSlot& slot : layout.slots) {
     const bool statistic = slot.running_momentum > 0;
     for (int64_t i = 0; i < slot.elements && (statistic || slot.shape.rank() == 1); ++i) {
       const uint32_t word = philox_word({3, 0, 0, 1}, static_cast<uint64_t>(slot.offset + i));
       parameters[slot.offset + i] += 0.8f * (uniform_from_word(word) - 0.5f);
     }
   }
-  std::vector<uint32_t> pixels(graph[graph.inputs[GraphIn::kInput]].bytes() / sizeof(uint32_t) + 1);
+  std::vector<uint32_t> pixels(
+      graph[graph.inputs[graph::GraphIn::kInput]].bytes() / sizeof(uint32_t) + 1);
   for (size_t i = 0; i < pixels.size(); ++i) pixels[i] = philox_word({11, 0, 0, 1}, i);
   Executor executor(
       graph,
@@ -56,7 +58,7 @@ Outcome run(const Graph& graph, const ParameterLayout& layout) {
       layout,
       *backend,
       {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
-  const LaneContext lane = {.valid_rows = kImages};
+  const graph::LaneContext lane = {.valid_rows = kImages};
   std::vector<float> logits(static_cast<size_t>(graph.shape(graph.result).elements()));
   executor.run(lane,
                reinterpret_cast<const std::byte*>(pixels.data()),
@@ -69,20 +71,22 @@ Outcome run(const Graph& graph, const ParameterLayout& layout) {
 
 void compare(const ModelConfig& model, int64_t side, bool bf16x3) {
   SCOPED_TRACE(bf16x3 ? "bf16x3" : "floats");
-  ModelIo io = testing::small_image_io();
+  models::ModelIo io = testing::small_image_io();
   io.height = io.width = side;
-  GraphOptions options(Purpose::kInference);
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.bf16x3 = bf16x3;
-  const Graph apart = build_model(testing::resolved(model, io), io, kImages, options);
-  Graph fused = apart;
+  const graph::Graph apart =
+      models::build_model(testing::resolved(model, io), io, kImages, options);
+  graph::Graph fused = apart;
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  fuse_batch_norms(fused,
-                   [&](const Graph& g, const Op& op) { return backend->ops().supports(g, op); });
-  EXPECT_EQ(count(fused, OpKind::kBatchNorm), 0);
-  EXPECT_EQ(count(fused, OpKind::kConv2dBatchNorm), count(apart, OpKind::kBatchNorm));
-  ASSERT_GT(count(apart, OpKind::kBatchNorm), 0);
-  const ParameterLayout layout =
-      make_layout(build_model(testing::resolved(model, io), io, kImages, Purpose::kTraining), 1);
+  graph::fuse_batch_norms(fused, [&](const graph::Graph& g, const graph::Op& op) {
+    return backend->ops().supports(g, op);
+  });
+  EXPECT_EQ(count(fused, graph::OpKind::kBatchNorm), 0);
+  EXPECT_EQ(count(fused, graph::OpKind::kConv2dBatchNorm), count(apart, graph::OpKind::kBatchNorm));
+  ASSERT_GT(count(apart, graph::OpKind::kBatchNorm), 0);
+  const plan::ParameterLayout layout = plan::make_layout(
+      models::build_model(testing::resolved(model, io), io, kImages, graph::Purpose::kTraining), 1);
   const Outcome expected = run(apart, layout), actual = run(fused, layout);
   // The same roundings in the same order.
   EXPECT_EQ(actual.logits, expected.logits);
@@ -123,4 +127,4 @@ TEST(FusedNorms, Vgg) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -16,7 +16,7 @@
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 struct Case {
@@ -30,14 +30,14 @@ constexpr int64_t kBatch = 6;
 
 class Machine {
  public:
-  Machine(const ModelConfig& model, const ModelIo& io, const GraphOptions& options)
+  Machine(const ModelConfig& model, const models::ModelIo& io, const graph::GraphOptions& options)
       : backend_(cpu::make_backend()),
-        graph_(build_model(model, io, kBatch, options)),
-        layout_(make_layout(graph_, 1)),
-        plan_(plan_program(graph_,
-                           [&](const Graph& g, const Op& op) {
-                             return backend_->ops().op_workspace_bytes(g, op);
-                           })),
+        graph_(models::build_model(model, io, kBatch, options)),
+        layout_(plan::make_layout(graph_, 1)),
+        plan_(plan::plan_program(graph_,
+                                 [&](const graph::Graph& g, const graph::Op& op) {
+                                   return backend_->ops().op_workspace_bytes(g, op);
+                                 })),
         parameters_(floats(layout_.elements)),
         gradients_(floats(layout_.elements)),
         executor_(graph_,
@@ -46,9 +46,9 @@ class Machine {
                   *backend_,
                   {backend_->allocate(plan_.arena_bytes, "arena"),
                    reinterpret_cast<std::byte*>(parameters_)}) {
-    initialize_parameters(layout_, 7, parameters_);
+    train::initialize_parameters(layout_, 7, parameters_);
     // Larger weights than GPT-2 begins with, so that every path carries a gradient worth measuring.
-    for (const ParameterSlot& slot : layout_.slots) {
+    for (const plan::ParameterSlot& slot : layout_.slots) {
       for (int64_t i = 0; i < slot.elements; ++i) {
         const uint32_t word = philox_word({3, 0, 0, 1}, static_cast<uint64_t>(slot.offset + i));
         parameters_[slot.offset + i] += 0.4f * (uniform_from_word(word) - 0.5f);
@@ -59,7 +59,7 @@ class Machine {
 
   // The loss sum, with gradients of it in gradients().
   double run() {
-    LaneContext& lane = lane_.front();
+    graph::LaneContext& lane = lane_.front();
     lane.seed = 5;
     lane.valid_rows = kBatch * graph_.loss_rows_per_sample;
     lane.gradient_scale = 1;
@@ -69,10 +69,10 @@ class Machine {
                   gradients_,
                   nullptr,
                   reinterpret_cast<std::byte*>(statistics_.data()));
-    return statistics_.front().values[kLossSum];
+    return statistics_.front().values[graph::kLossSum];
   }
 
-  const ParameterLayout& layout() const { return layout_; }
+  const plan::ParameterLayout& layout() const { return layout_; }
   float* parameters() { return parameters_; }
   const float* gradients() const { return gradients_; }
 
@@ -81,9 +81,9 @@ class Machine {
     return reinterpret_cast<float*>(
         backend_->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
   }
-  void fill_inputs(const ModelIo& io) {
+  void fill_inputs(const models::ModelIo& io) {
     const auto fill = [&](TensorId id, std::vector<uint32_t>& out, uint32_t purpose) {
-      const Tensor& tensor = graph_[id];
+      const graph::Tensor& tensor = graph_[id];
       out.resize((tensor.bytes() + sizeof(uint32_t) - 1) / sizeof(uint32_t));
       const int64_t classes = io.classes > 0 ? io.classes : 2;
       for (size_t i = 0; i < out.size(); ++i) {
@@ -95,19 +95,20 @@ class Machine {
                                               : std::bit_cast<uint32_t>(real);
       }
     };
-    fill(graph_.inputs[GraphIn::kInput], input_, 1);
-    fill(graph_.inputs[GraphIn::kTarget], target_, 2);
+    fill(graph_.inputs[graph::GraphIn::kInput], input_, 1);
+    fill(graph_.inputs[graph::GraphIn::kTarget], target_, 2);
   }
 
   std::unique_ptr<Backend> backend_;
-  Graph graph_;
-  ParameterLayout layout_;
-  ProgramPlan plan_;
+  graph::Graph graph_;
+  plan::ParameterLayout layout_;
+  plan::ProgramPlan plan_;
   float* parameters_;
   float* gradients_;
   Executor executor_;
-  std::span<LaneContext> lane_ = backend_->host_array<LaneContext>(1);
-  std::span<LaneStatistics> statistics_ = backend_->host_array<LaneStatistics>(1);
+  std::span<graph::LaneContext> lane_ = backend_->host_array<graph::LaneContext>(1);
+  std::span<collectives::LaneStatistics> statistics_ =
+      backend_->host_array<collectives::LaneStatistics>(1);
   std::vector<uint32_t> input_, target_;  // bits of i32, f32 or four u8
 };
 
@@ -119,14 +120,14 @@ class WholeModelGradient : public ::testing::TestWithParam<Case> {};
 // and may be off by more: thousands of ReLUs and maxima have their kinks nearby.
 TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   if (std::holds_alternative<ResnetConfig>(GetParam().model)) LOCKSTEP_SKIP_WITH_SANITIZERS();
-  const bool tokens = testing::traits_of(GetParam().model).input == ModelInput::kTokens;
+  const bool tokens = testing::traits_of(GetParam().model).input == config::ModelInput::kTokens;
   const auto* mlp = std::get_if<MlpConfig>(&GetParam().model);
-  ModelIo io = testing::small_mlp_io();
+  models::ModelIo io = testing::small_mlp_io();
   if (tokens) io = {.features = 0, .classes = 29, .target_columns = 0};
   const bool images = !tokens && mlp == nullptr;
   if (images) io = testing::small_image_io();
   if (mlp != nullptr && mlp->loss != Loss::kSoftmaxCrossEntropy) io = {18, 0, mlp->outputs};
-  GraphOptions options(Purpose::kTraining);
+  graph::GraphOptions options(graph::Purpose::kTraining);
   options.recompute = GetParam().recompute;
   options.loss_rows = GetParam().loss_rows;
   Machine machine(GetParam().model, io, options);
@@ -134,7 +135,7 @@ TEST_P(WholeModelGradient, IsTheSlopeOfTheLoss) {
   ASSERT_TRUE(std::isfinite(loss));
   const std::vector<float> gradient(machine.gradients(),
                                     machine.gradients() + machine.layout().elements);
-  for (const ParameterSlot& slot : machine.layout().slots) {
+  for (const plan::ParameterSlot& slot : machine.layout().slots) {
     if (slot.running_momentum > 0) continue;  // its gradient is a statistic
     double slope = 0;
     for (int64_t i = slot.offset; i < slot.offset + slot.elements; ++i)
@@ -238,4 +239,4 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -15,7 +15,7 @@
 #include "runtime/plan/layout.h"
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 // A loss sum and the gradients of all parameters, by name.
@@ -35,8 +35,8 @@ struct Result {
 };
 
 // Weights depend on the tensor's name and nothing else, so that any graph of a model has the same.
-void fill_parameters(const ParameterLayout& layout, float* parameters) {
-  for (const ParameterSlot& slot : layout.slots) {
+void fill_parameters(const plan::ParameterLayout& layout, float* parameters) {
+  for (const plan::ParameterSlot& slot : layout.slots) {
     uint32_t seed = 7;
     for (const char c : slot.name) seed = seed * 31 + static_cast<unsigned char>(c);
     const bool gain = slot.shape.rank() == 1 && slot.name.ends_with("weight");
@@ -48,17 +48,18 @@ void fill_parameters(const ParameterLayout& layout, float* parameters) {
 }
 
 Result run(const ModelConfig& model,
-           const GraphOptions& options,
+           const graph::GraphOptions& options,
            int64_t tokens,
            const std::vector<int32_t>& input,
            const std::vector<int32_t>& target) {
-  const ModelIo io = {.features = 0, .classes = 29, .target_columns = 0};
+  const models::ModelIo io = {.features = 0, .classes = 29, .target_columns = 0};
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const Graph graph = build_model(model, io, 1, options, tokens);
-  const ParameterLayout layout = make_layout(graph, 1);
-  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().op_workspace_bytes(g, op);
-  });
+  const graph::Graph graph = models::build_model(model, io, 1, options, tokens);
+  const plan::ParameterLayout layout = plan::make_layout(graph, 1);
+  const plan::ProgramPlan plan =
+      plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
+        return backend->ops().op_workspace_bytes(g, op);
+      });
   const auto floats = [&](int64_t count) {
     return reinterpret_cast<float*>(
         backend->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
@@ -72,8 +73,9 @@ Result run(const ModelConfig& model,
       layout,
       *backend,
       {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
-  const std::span<LaneContext> lane = backend->host_array<LaneContext>(1);
-  const std::span<LaneStatistics> statistics = backend->host_array<LaneStatistics>(1);
+  const std::span<graph::LaneContext> lane = backend->host_array<graph::LaneContext>(1);
+  const std::span<collectives::LaneStatistics> statistics =
+      backend->host_array<collectives::LaneStatistics>(1);
   lane.front() = {.valid_rows = graph.loss_rows_per_sample, .gradient_scale = 1};
   executor.run(lane.front(),
                reinterpret_cast<const std::byte*>(input.data()),
@@ -81,10 +83,10 @@ Result run(const ModelConfig& model,
                gradients,
                nullptr,
                reinterpret_cast<std::byte*>(statistics.data()));
-  Result result = {.loss = statistics.front().values[kLossSum],
-                   .counted = statistics.front().values[kValidCount],
+  Result result = {.loss = statistics.front().values[graph::kLossSum],
+                   .counted = statistics.front().values[graph::kValidCount],
                    .gradients = {}};
-  for (const ParameterSlot& slot : layout.slots)
+  for (const plan::ParameterSlot& slot : layout.slots)
     result.gradients[slot.name].assign(gradients + slot.offset,
                                        gradients + slot.offset + slot.elements);
   return result;
@@ -97,7 +99,7 @@ constexpr int64_t kLengths[] = {5, 1, 4, 3};
 int32_t token_at(int64_t i) { return static_cast<int32_t>((i * i * 7 + i) % 29); }
 
 // Of `kLengths` with a token between documents that none of them has as an input.
-Result one_by_one(const ModelConfig& model, const GraphOptions& options) {
+Result one_by_one(const ModelConfig& model, const graph::GraphOptions& options) {
   Result sum;
   int64_t first = 0;
   for (const int64_t length : kLengths) {
@@ -113,7 +115,7 @@ Result one_by_one(const ModelConfig& model, const GraphOptions& options) {
 }
 
 // On a graph of `tokens` tokens.
-Result packed(const ModelConfig& model, GraphOptions options, int64_t tokens = kContext) {
+Result packed(const ModelConfig& model, graph::GraphOptions options, int64_t tokens = kContext) {
   options.packed = true;
   const auto filled = static_cast<size_t>(std::max(options.sample_tokens, tokens));
   std::vector<int32_t> input(3 * filled, 0), target(filled, -1);
@@ -170,14 +172,14 @@ LlamaConfig llama() {
 
 TEST(PackedDocuments, HaveTheLossAndGradientsOfTheDocumentsOneByOne) {
   for (const ModelConfig& model : {ModelConfig(gpt()), ModelConfig(llama())}) {
-    const GraphOptions options(Purpose::kTraining);
+    const graph::GraphOptions options(graph::Purpose::kTraining);
     expect_close(packed(model, options), one_by_one(model, options));
   }
 }
 
 TEST(PackedDocuments, RecomputationAndRowsOfLogitsChangeNoBit) {
   for (const ModelConfig& model : {ModelConfig(gpt()), ModelConfig(llama())}) {
-    GraphOptions options(Purpose::kTraining);
+    graph::GraphOptions options(graph::Purpose::kTraining);
     const Result expected = packed(model, options);
     options.recompute = true;
     for (const int64_t rows : {0, 1, 5, 16}) {
@@ -199,7 +201,7 @@ TEST(PackedDocuments, AShorterGraphHasTheLossAndGradientsOfTheWholeOne) {
   for (const ModelConfig& model :
        {ModelConfig(gpt()), ModelConfig(llama()), ModelConfig(dynamic)}) {
     for (const int64_t rows : {0, 5, 20}) {
-      GraphOptions options(Purpose::kTraining);
+      graph::GraphOptions options(graph::Purpose::kTraining);
       options.sample_tokens = kContext + 8;
       options.loss_rows = rows;
       ModelConfig whole = model;
@@ -219,13 +221,13 @@ TEST(PackedDocuments, RowsOfLogitsSaveMemory) {
   model.vocabulary = 5003;
   const std::unique_ptr<Backend> backend = cpu::make_backend();
   const auto arena_bytes = [&](int64_t rows) {
-    GraphOptions options(Purpose::kTraining);
+    graph::GraphOptions options(graph::Purpose::kTraining);
     options.loss_rows = rows;
-    const Graph graph = build_model(model, {.classes = 5003}, 4, options);
-    return plan_program(graph,
-                        [&](const Graph& g, const Op& op) {
-                          return backend->ops().op_workspace_bytes(g, op);
-                        })
+    const graph::Graph graph = models::build_model(model, {.classes = 5003}, 4, options);
+    return plan::plan_program(graph,
+                              [&](const graph::Graph& g, const graph::Op& op) {
+                                return backend->ops().op_workspace_bytes(g, op);
+                              })
         .arena_bytes;
   };
   const size_t logits = 4 * kContext * 5003 * sizeof(float);
@@ -234,4 +236,4 @@ TEST(PackedDocuments, RowsOfLogitsSaveMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -13,7 +13,7 @@
 #include "runtime/plan/layout.h"
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 using Task = BertConfig::Task;
@@ -52,14 +52,15 @@ struct Result {
   std::map<std::string, std::vector<float>> gradients;
 };
 
-Result run(const BertConfig& bert, Purpose purpose, int32_t garbage) {
+Result run(const BertConfig& bert, graph::Purpose purpose, int32_t garbage) {
   const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const Graph training = build_model(bert, {}, kBatch, Purpose::kTraining);
-  const Graph graph = build_model(bert, {}, kBatch, purpose);
-  const ParameterLayout layout = make_layout(training, 1);
-  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().op_workspace_bytes(g, op);
-  });
+  const graph::Graph training = models::build_model(bert, {}, kBatch, graph::Purpose::kTraining);
+  const graph::Graph graph = models::build_model(bert, {}, kBatch, purpose);
+  const plan::ParameterLayout layout = plan::make_layout(training, 1);
+  const plan::ProgramPlan plan =
+      plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
+        return backend->ops().op_workspace_bytes(g, op);
+      });
   const auto floats = [&](int64_t count) {
     return reinterpret_cast<float*>(
         backend->allocate(static_cast<size_t>(count) * sizeof(float), "test"));
@@ -74,26 +75,26 @@ Result run(const BertConfig& bert, Purpose purpose, int32_t garbage) {
       layout,
       *backend,
       {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
-  const std::span<LaneContext> lane = backend->host_array<LaneContext>(1);
+  const std::span<graph::LaneContext> lane = backend->host_array<graph::LaneContext>(1);
   lane.front() = {.valid_rows = kBatch * graph.loss_rows_per_sample, .gradient_scale = 1};
-  const Tensor& result = graph[graph.result];
+  const graph::Tensor& result = graph[graph.result];
   std::vector<std::byte> bytes(result.bytes());
   const std::vector<int32_t> input = samples(garbage), target = targets(bert.task);
   executor.run(lane.front(),
                reinterpret_cast<const std::byte*>(input.data()),
                reinterpret_cast<const std::byte*>(target.data()),
-               purpose == Purpose::kTraining ? gradients : nullptr,
+               purpose == graph::Purpose::kTraining ? gradients : nullptr,
                nullptr,
                bytes.data());
   Result all;
-  if (purpose == Purpose::kInference) {
+  if (purpose == graph::Purpose::kInference) {
     const auto* values = reinterpret_cast<const float*>(bytes.data());
     all.output.assign(values, values + result.shape.elements());
     return all;
   }
   const auto* statistics = reinterpret_cast<const double*>(bytes.data());
-  all.statistics.assign(statistics, statistics + kStatisticCount);
-  for (const ParameterSlot& slot : layout.slots)
+  all.statistics.assign(statistics, statistics + graph::kStatisticCount);
+  for (const plan::ParameterSlot& slot : layout.slots)
     all.gradients[slot.name].assign(gradients + slot.offset,
                                     gradients + slot.offset + slot.elements);
   return all;
@@ -107,9 +108,9 @@ TEST(TextPadding, ReachesNeitherLossNorGradients) {
       bert.layout = layout;
       for (const auto pooling : {BertConfig::Pooling::kFirstToken, BertConfig::Pooling::kMean}) {
         bert.pooling = pooling;
-        const Result zeros = run(bert, Purpose::kTraining, 0);
-        const Result garbage = run(bert, Purpose::kTraining, 23);
-        EXPECT_GT(zeros.statistics[kLossSum], 0);
+        const Result zeros = run(bert, graph::Purpose::kTraining, 0);
+        const Result garbage = run(bert, graph::Purpose::kTraining, 23);
+        EXPECT_GT(zeros.statistics[graph::kLossSum], 0);
         EXPECT_EQ(zeros.statistics, garbage.statistics);
         EXPECT_EQ(zeros.gradients, garbage.gradients);
       }
@@ -119,8 +120,8 @@ TEST(TextPadding, ReachesNeitherLossNorGradients) {
 
 TEST(TextPadding, ReachesNoHiddenStateOfTheText) {
   const BertConfig bert = testing::small_bert(Task::kHiddenStates);
-  const std::vector<float> zeros = run(bert, Purpose::kInference, 0).output;
-  const std::vector<float> garbage = run(bert, Purpose::kInference, 23).output;
+  const std::vector<float> zeros = run(bert, graph::Purpose::kInference, 0).output;
+  const std::vector<float> garbage = run(bert, graph::Purpose::kInference, 23).output;
   ASSERT_EQ(zeros.size(), static_cast<size_t>(kBatch * kContext * bert.width));
   for (int64_t b = 0; b < kBatch; ++b) {
     const auto first = static_cast<ptrdiff_t>(b * kContext * bert.width);
@@ -144,7 +145,7 @@ TEST(TextPositions, OfRobertaBeginAfterThatOfPadding) {
   BertConfig bert = testing::small_bert();
   bert.layout = BertConfig::Layout::kRoberta;
   bert.padding_token = 3;
-  const Result result = run(bert, Purpose::kTraining, 0);
+  const Result result = run(bert, graph::Purpose::kTraining, 0);
   const std::vector<float>& gradient =
       result.gradients.at("roberta.embeddings.position_embeddings.weight");
   ASSERT_EQ(gradient.size(), static_cast<size_t>((kContext + 4) * bert.width));
@@ -155,4 +156,4 @@ TEST(TextPositions, OfRobertaBeginAfterThatOfPadding) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

@@ -19,7 +19,7 @@
 #include "tests/reference/opened_models.h"
 #include "tests/reference/sanitizers.h"
 
-namespace lockstep {
+namespace lockstep::exec {
 namespace {
 
 constexpr int64_t kImages = 4, kSide = 64, kClasses = 10;
@@ -33,7 +33,7 @@ uint32_t word(uint64_t i, uint32_t seed) {
 }
 double uniform(uint64_t i, uint32_t seed) { return (word(i, seed) >> 8) * 0x1p-23 - 1; }
 
-ModelIo image_io() {
+models::ModelIo image_io() {
   return {.classes = kClasses,
           .height = kSide,
           .width = kSide,
@@ -43,16 +43,16 @@ ModelIo image_io() {
 }
 
 // The parameters, made in the order of files.
-void set_weights(const ParameterLayout& layout, float* parameters) {
+void set_weights(const plan::ParameterLayout& layout, float* parameters) {
   std::map<std::string, size_t> sorted;
   for (size_t i = 0; i < layout.slots.size(); ++i) {
     if (layout.slots[i].running_momentum == 0) sorted[layout.slots[i].name] = i;
   }
-  const std::vector<NamedSlice> slices = named_slices(layout);
+  const std::vector<checkpoint::NamedSlice> slices = train::named_slices(layout);
   uint32_t seed = 0;
   for (const auto& [name, number] : sorted) {
     ++seed;
-    const NamedSlice& slice = slices[number];
+    const checkpoint::NamedSlice& slice = slices[number];
     const auto elements = static_cast<size_t>(slice.shape.elements());
     std::vector<float> values(elements);
     const double fan_in = static_cast<double>(slice.shape.elements() / slice.shape[0]);
@@ -68,8 +68,8 @@ void set_weights(const ParameterLayout& layout, float* parameters) {
       values[i] = static_cast<float>(value);
     }
     float* const to = parameters + slice.offset;
-    if (is_reordered(slice)) {
-      from_file_order(slice, values.data(), to);
+    if (checkpoint::is_reordered(slice)) {
+      checkpoint::from_file_order(slice, values.data(), to);
     } else {
       std::copy(values.begin(), values.end(), to);
     }
@@ -88,14 +88,15 @@ void compare(const Golden& of, bool bf16x3) {
   const std::filesystem::path folder = LOCKSTEP_GOLDEN;
   const Json golden = Json::parse(read_file(folder / (std::string(of.name) + ".json"), 1 << 20));
   const ModelConfig model = testing::resolved(of.model, image_io());
-  GraphOptions options(Purpose::kTraining);
+  graph::GraphOptions options(graph::Purpose::kTraining);
   options.bf16x3 = bf16x3;
-  const Graph graph = build_model(model, image_io(), kImages, options);
-  const ParameterLayout layout = make_layout(graph, 1);
+  const graph::Graph graph = models::build_model(model, image_io(), kImages, options);
+  const plan::ParameterLayout layout = plan::make_layout(graph, 1);
   const auto backend = cpu::make_backend();
-  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().op_workspace_bytes(g, op);
-  });
+  const plan::ProgramPlan plan =
+      plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
+        return backend->ops().op_workspace_bytes(g, op);
+      });
   const auto floats = [&] {
     return reinterpret_cast<float*>(
         backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "test"));
@@ -112,8 +113,8 @@ void compare(const Golden& of, bool bf16x3) {
       layout,
       *backend,
       {backend->allocate(plan.arena_bytes, "arena"), reinterpret_cast<std::byte*>(parameters)});
-  const LaneContext lane = {.valid_rows = kImages, .gradient_scale = 1, .mix = of.mix};
-  LaneStatistics statistics;
+  const graph::LaneContext lane = {.valid_rows = kImages, .gradient_scale = 1, .mix = of.mix};
+  collectives::LaneStatistics statistics;
   executor.run(lane,
                reinterpret_cast<const std::byte*>(pixels.data()),
                reinterpret_cast<const std::byte*>(labels.data()),
@@ -122,16 +123,17 @@ void compare(const Golden& of, bool bf16x3) {
                reinterpret_cast<std::byte*>(&statistics));
 
   const auto loss = golden["loss"].get<double>();
-  EXPECT_NEAR(statistics.values[kLossSum], loss, 1e-5 * loss);
+  EXPECT_NEAR(statistics.values[graph::kLossSum], loss, 1e-5 * loss);
   const Json& tensors = golden["tensors"];
   const auto rounding = golden["float32_deviation"].get<double>();
   size_t compared = 0;
-  for (const NamedSlice& slice : named_slices(layout)) {
+  for (const checkpoint::NamedSlice& slice : train::named_slices(layout)) {
     const bool statistic = slice.name.find("running_") != std::string::npos;
     const Json& expected = tensors[statistic ? slice.name : "d_" + slice.name];
     const auto elements = static_cast<size_t>(slice.shape.elements());
     std::vector<float> values(gradients + slice.offset, gradients + slice.offset + elements);
-    if (is_reordered(slice)) to_file_order(slice, gradients + slice.offset, values.data());
+    if (checkpoint::is_reordered(slice))
+      checkpoint::to_file_order(slice, gradients + slice.offset, values.data());
     // PyTorch's own update of the running statistics, which begin with 0 and 1.
     const bool variance = slice.name.ends_with("running_var");
     if (statistic) {
@@ -198,4 +200,4 @@ TEST(VisionGolden, Lenet) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::exec

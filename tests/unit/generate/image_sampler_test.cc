@@ -12,13 +12,13 @@
 #include "runtime/generate/image_denoiser.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 constexpr int64_t kElements = 8 * 4 * 3;
 
 // Weights depend on their place alone.
-void fill_parameters(const std::vector<NamedSlice>& slices, float* flat) {
+void fill_parameters(const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
   for (size_t k = 0; k < slices.size(); ++k) {
     for (int64_t i = 0; i < slices[k].shape.elements(); ++i) {
       const uint32_t word = philox_word({k, 0, 0, 1}, static_cast<uint64_t>(i));
@@ -45,11 +45,12 @@ Images sample(const DitConfig& config,
               int64_t rows,
               const std::vector<int32_t>& classes,
               const ImageSampling& options) {
-  ModelIo io = {.classes = 3};
+  models::ModelIo io = {.classes = 3};
   io.height = 8;
   io.width = 4;
   io.channels = 3;
-  ImageDenoiser denoiser(cpu::make_backend(), *open_model(config), io, rows, fill_parameters);
+  ImageDenoiser denoiser(
+      cpu::make_backend(), *models::open_model(config), io, rows, fill_parameters);
   int64_t done = 0;
   Images images = sample_images(
       denoiser, testing::traits_of(config), classes, options, [&](int64_t step, int64_t all) {
@@ -119,4 +120,4 @@ TEST(ImageSampler, TimesBeginWithTheLastAndAreEvenlyApart) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::generate

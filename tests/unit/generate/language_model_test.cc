@@ -13,7 +13,7 @@
 #include "runtime/train/state/initialize.h"
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 using Tokens = std::vector<int32_t>;
@@ -21,9 +21,9 @@ using Tokens = std::vector<int32_t>;
 constexpr int64_t kVocabulary = 29, kContext = 150;
 
 // Weights depend on the tensor's name and nothing else.
-void fill_parameters(const std::vector<NamedSlice>& slices, float* flat) {
+void fill_parameters(const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
   float* next = flat;
-  for (const NamedSlice& slice : slices) {
+  for (const checkpoint::NamedSlice& slice : slices) {
     uint32_t seed = 7;
     for (const char c : slice.name) seed = seed * 31 + static_cast<unsigned char>(c);
     const bool gain = slice.shape.rank() == 1 && slice.name.ends_with("weight");
@@ -36,27 +36,34 @@ void fill_parameters(const std::vector<NamedSlice>& slices, float* flat) {
 }
 
 LanguageModel cached_model(const ModelConfig& config, int64_t sequences) {
-  return {
-      cpu::make_backend(), *open_model(config), kVocabulary, sequences, kContext, fill_parameters};
+  return {cpu::make_backend(),
+          *models::open_model(config),
+          kVocabulary,
+          sequences,
+          kContext,
+          fill_parameters};
 }
 
 // After the last token of a sequence, by the whole window at once.
 std::vector<float> logits_of_window(const ModelConfig& config, const Tokens& tokens) {
-  const std::unique_ptr<Backend> backend = cpu::make_backend();
-  const ParameterLayout layout = make_layout(build_model(config, {}, 1, Purpose::kTraining), 1);
-  const Graph graph = build_model(config, {}, 1, Purpose::kInference, kContext);
-  const ProgramPlan plan = plan_program(graph, [&](const Graph& g, const Op& op) {
-    return backend->ops().op_workspace_bytes(g, op);
-  });
+  const std::unique_ptr<exec::Backend> backend = cpu::make_backend();
+  const plan::ParameterLayout layout =
+      plan::make_layout(models::build_model(config, {}, 1, graph::Purpose::kTraining), 1);
+  const graph::Graph graph =
+      models::build_model(config, {}, 1, graph::Purpose::kInference, kContext);
+  const plan::ProgramPlan plan =
+      plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
+        return backend->ops().op_workspace_bytes(g, op);
+      });
   std::byte* const parameters =
       backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "parameters");
-  fill_parameters(named_slices(layout), reinterpret_cast<float*>(parameters));
-  Executor executor(
+  fill_parameters(train::named_slices(layout), reinterpret_cast<float*>(parameters));
+  exec::Executor executor(
       graph, plan, layout, *backend, {backend->allocate(plan.arena_bytes, "arena"), parameters});
   const auto length = std::min<size_t>(tokens.size(), kContext);
   Tokens window(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end());
   window.resize(kContext, 0);
-  const std::span<LaneContext> lane = backend->host_array<LaneContext>(1);
+  const std::span<graph::LaneContext> lane = backend->host_array<graph::LaneContext>(1);
   std::vector<float> logits(kContext * kVocabulary);
   executor.run(lane.front(),
                reinterpret_cast<const std::byte*>(window.data()),
@@ -147,4 +154,4 @@ TEST(LanguageModel, KeepsOfTheCacheOnlyWhatTheSequenceHas) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-namespace lockstep {
+namespace lockstep::generate {
 namespace {
 
 // How often each token is drawn in 4,000 places.
@@ -69,4 +69,4 @@ TEST(TokenSampler, SequencesDrawOnTheirOwn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::generate

@@ -18,7 +18,7 @@
 #include "runtime/graph/prediction.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 int count(const Graph& graph, OpKind kind) {
@@ -190,4 +190,4 @@ TEST(Schema, EveryKindHasANameAndACost) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

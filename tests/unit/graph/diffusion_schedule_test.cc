@@ -7,7 +7,7 @@
 
 #include "runtime/graph/ops/diffusion_noise.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 TEST(DiffusionSchedule, SharesAreOfOneCircleAndTheImageFades) {
@@ -36,4 +36,4 @@ TEST(DiffusionSchedule, HasThePublishedValues) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -20,7 +20,7 @@
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/rms_norm.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 std::vector<OpKind> kinds(const Graph& graph) {
@@ -179,4 +179,4 @@ TEST_F(ForwardFusion, ColumnsInAnotherOrderAreJoined) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

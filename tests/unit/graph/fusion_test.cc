@@ -12,7 +12,7 @@
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/conv2d.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 constexpr int64_t kChannels = 6;
@@ -166,4 +166,4 @@ TEST(FuseBatchNorms, TheOutputOfTheGraphStays) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

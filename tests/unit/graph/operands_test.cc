@@ -11,7 +11,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/schema.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // ---- What must not compile: operands by number, and names of the other side ----
@@ -67,4 +67,4 @@ TEST(Operands, OfOneNameAreCounted) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

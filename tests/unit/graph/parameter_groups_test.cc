@@ -17,7 +17,7 @@
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/recurrent.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 // "in.weight", two blocks "block.K.weight", "out.weight".
@@ -246,4 +246,4 @@ TEST(Lora, StandsBesideTheLayersThatTheOptionsName) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

@@ -9,7 +9,7 @@
 #include "runtime/graph/pointwise_code.h"
 #include "runtime/graph/pointwise_values.h"
 
-namespace lockstep {
+namespace lockstep::graph {
 namespace {
 
 using F = PointwiseFunction;
@@ -112,4 +112,4 @@ TEST(PointwiseProgramTest, RegistersAreUsedAgain) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::graph

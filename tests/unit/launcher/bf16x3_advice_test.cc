@@ -6,7 +6,7 @@
 
 #include "runtime/cpu/device.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 TEST(Bf16x3Advice, NamesTheFactorIfItIsFaster) {
@@ -18,7 +18,7 @@ TEST(Bf16x3Advice, NamesTheFactorIfItIsFaster) {
 }
 
 TEST(Bf16x3Advice, IsMeasuredOnlyWhereItCanBeFaster) {
-  const std::unique_ptr<Device> cpu = cpu::make_device();
+  const std::unique_ptr<exec::Device> cpu = cpu::make_device();
   for (const bool bf16x3 : {false, true}) EXPECT_GT(linear_layer_ms(*cpu, bf16x3), 0);
   ExecutionConfig execution;
   execution.precision = Precision::kFp32;
@@ -31,4 +31,4 @@ TEST(Bf16x3Advice, IsMeasuredOnlyWhereItCanBeFaster) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 class BucketRecordTest : public ::testing::Test {
@@ -55,4 +55,4 @@ TEST(BucketCandidates, HaveTheConfigsOwnOnce) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

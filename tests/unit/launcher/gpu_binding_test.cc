@@ -8,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 std::string cpuset(const char* cpus, const char* nodes) {
@@ -165,4 +165,4 @@ TEST(GpuBinding, ThisProcessIsLeftAloneForAnUnknownDevice) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

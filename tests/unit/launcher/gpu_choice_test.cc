@@ -6,7 +6,7 @@
 
 #include "runtime/base/error.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using Gpus = std::vector<std::string>;
@@ -80,4 +80,4 @@ TEST(GpuChoice, RankWithoutAnyGpuIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

@@ -10,7 +10,7 @@
 #include "runtime/base/error.h"
 #include "runtime/cuda/plan/fused_gelu.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
@@ -161,4 +161,4 @@ TEST(GpuModels, GeluIsFusedOnHopperAlone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

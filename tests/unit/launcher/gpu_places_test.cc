@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 using cuda::GpuLink;
@@ -106,4 +106,4 @@ TEST(GpuPlaces, LinksThatFormNoGroupsAreNamedByPairs) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

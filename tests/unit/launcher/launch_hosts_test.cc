@@ -11,7 +11,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-const std::vector<HostSlots> kHosts = {{"a", 2}, {"b", 2}, {"c", 2}};
+const std::vector<launcher::HostSlots> kHosts = {{"a", 2}, {"b", 2}, {"c", 2}};
 const WantedRanks kFewer = {.ranks = 6, .fewer = true};
 
 // Two ranks on each of the hosts, in the order in which they end.
@@ -23,9 +23,9 @@ StartEnd ended(std::vector<std::pair<int, std::optional<int>>> ranks) {
   return end;
 }
 
-Names names_of(const std::vector<HostSlots>& hosts) {
+Names names_of(const std::vector<launcher::HostSlots>& hosts) {
   Names names;
-  for (const HostSlots& host : hosts) names.push_back(host.name);
+  for (const launcher::HostSlots& host : hosts) names.push_back(host.name);
   return names;
 }
 

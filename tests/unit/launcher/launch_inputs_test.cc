@@ -35,14 +35,15 @@ TEST(HandedConfig, ArrivesAsItWas) {
   std::string text = "# caf\xe9\nname: \"x=y\"\n";
   for (const char c : {'a', 'b', 'c'}) text.append(300000, c);
   for (const std::string& config : {std::string(), text}) {
-    auto file = config_in_memory(config);
-    const std::string variable = config_variable(*file);
+    auto file = launcher::config_in_memory(config);
+    const std::string variable = launcher::config_variable(*file);
     const size_t equals = variable.find('=');
-    EXPECT_FALSE(handed_config());
+    EXPECT_FALSE(launcher::handed_config());
     ::setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
-    for (int time = 0; time < 2; ++time) EXPECT_EQ(handed_config(), config);
+    for (int time = 0; time < 2; ++time) EXPECT_EQ(launcher::handed_config(), config);
     file.reset();
-    EXPECT_THROW(handed_config(), ConfigError) << "it was copied to where there is no such file";
+    EXPECT_THROW(launcher::handed_config(), ConfigError)
+        << "it was copied to where there is no such file";
     ::unsetenv(variable.substr(0, equals).c_str());
   }
 }

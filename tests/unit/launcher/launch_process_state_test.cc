@@ -36,10 +36,10 @@ TEST_F(ProcessState, NamesTheThreadThatTheKernelKeeps) {
   thread("proc/41", 'Z', "0");
   thread("proc/41/task/41", 'Z', "0");
   thread("proc/41/task/42", 'D', "nfs_wait_bit_killable");
-  EXPECT_EQ(state_text(41, root()),
+  EXPECT_EQ(launcher::state_text(41, root()),
             "state D (uninterruptible sleep), waiting in nfs_wait_bit_killable");
-  EXPECT_TRUE(is_there({41, 99}, root() / "proc"));
-  EXPECT_EQ(ticks_if_blocked(41, root() / "proc"), 12);
+  EXPECT_TRUE(launcher::is_there({41, 99}, root() / "proc"));
+  EXPECT_EQ(launcher::ticks_if_blocked(41, root() / "proc"), 12);
 }
 
 TEST_F(ProcessState, NamesTheGroupThatHasFrozenIt) {
@@ -51,35 +51,35 @@ TEST_F(ProcessState, NamesTheGroupThatHasFrozenIt) {
   plant("sys/fs/cgroup/freezer/job/step/freezer.self_freezing", "0\n");
   plant("sys/fs/cgroup/freezer/job/freezer.state", "FROZEN\n");
   plant("sys/fs/cgroup/freezer/job/freezer.self_freezing", "1\n");
-  const std::string text = state_text(41, root());
+  const std::string text = launcher::state_text(41, root());
   EXPECT_TRUE(text.ends_with("frozen by the control group " +
                              (root() / "sys/fs/cgroup/freezer/job").string()))
       << text;
 }
 
 TEST_F(ProcessState, WhatHasEndedOrIsAnotherOneIsNotThere) {
-  EXPECT_FALSE(is_there({41, 99}, root() / "proc"));
-  EXPECT_EQ(given_up_now(41, root() / "proc").start_ticks, 0);
-  EXPECT_FALSE(is_there({41, 0}, root() / "proc"));
+  EXPECT_FALSE(launcher::is_there({41, 99}, root() / "proc"));
+  EXPECT_EQ(launcher::given_up_now(41, root() / "proc").start_ticks, 0);
+  EXPECT_FALSE(launcher::is_there({41, 0}, root() / "proc"));
   thread("proc/41", 'S', "poll_schedule_timeout");
-  EXPECT_TRUE(is_there({41, 99}, root() / "proc"));
-  EXPECT_FALSE(is_there({41, 98}, root() / "proc"));
-  EXPECT_EQ(ticks_if_blocked(41, root() / "proc"), std::nullopt);
+  EXPECT_TRUE(launcher::is_there({41, 99}, root() / "proc"));
+  EXPECT_FALSE(launcher::is_there({41, 98}, root() / "proc"));
+  EXPECT_EQ(launcher::ticks_if_blocked(41, root() / "proc"), std::nullopt);
   thread("proc/41", 'Z', "0");
-  EXPECT_FALSE(is_there({41, 99}, root() / "proc"));
+  EXPECT_FALSE(launcher::is_there({41, 99}, root() / "proc"));
 }
 
 TEST_F(ProcessState, OfARealProcess) {
-  const GivenUp here = given_up_now(::getpid());
+  const launcher::GivenUp here = launcher::given_up_now(::getpid());
   EXPECT_GT(here.start_ticks, 0);
-  EXPECT_TRUE(is_there(here));
+  EXPECT_TRUE(launcher::is_there(here));
 }
 
 TEST(GivenUp, ComesBackAsItWas) {
-  const std::vector<GivenUp> processes = {{41, 99}, {7, 12345678901}};
-  EXPECT_EQ(given_up_from(to_text(processes)), processes);
-  EXPECT_TRUE(given_up_from("").empty());
-  EXPECT_EQ(given_up_from("x,41:,:3,41:99").size(), 1);
+  const std::vector<launcher::GivenUp> processes = {{41, 99}, {7, 12345678901}};
+  EXPECT_EQ(launcher::given_up_from(launcher::to_text(processes)), processes);
+  EXPECT_TRUE(launcher::given_up_from("").empty());
+  EXPECT_EQ(launcher::given_up_from("x,41:,:3,41:99").size(), 1);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ TEST_F(ProgressOf, AnotherRunIsNotCounted) {
   FlightRecorder::here().open(folder_ / "flight", 0, 1);  // the other run's
   FlightRecorder::here().begin_step(3);
   FlightRecorder::here().begin_step(9);
-  write_run_end(folder_, {RunEnd::Reason::kLastStep, 10, 10, "0123456789abcdef"});
+  train::write_run_end(folder_, {train::RunEnd::Reason::kLastStep, 10, 10, "0123456789abcdef"});
   StartEnd refused = ended(4, false);
   progress.complete(refused);
   EXPECT_FALSE(progress.is_ours(refused));
@@ -61,7 +61,8 @@ TEST_F(ProgressOf, RanksThatGotASignalAreRead) {
   Progress progress(folder_);
   progress.begin_start();
   StartEnd end = ended(75, true);
-  write_run_end(folder_, {RunEnd::Reason::kPreempted, 5, 10, "0123456789abcdef", {0, 3}});
+  train::write_run_end(folder_,
+                       {train::RunEnd::Reason::kPreempted, 5, 10, "0123456789abcdef", {0, 3}});
   progress.complete(end);
   EXPECT_FALSE(end.done);
   EXPECT_EQ(end.signalled, (std::vector<int>{0, 3}));
@@ -86,7 +87,7 @@ TEST_F(ProgressOf, AFolderOfAnotherRunIsLeftAlone) {
   Progress progress(folder_);
   progress.begin_start();
   FlightRecorder::here().open(folder_ / "flight", 0, 1);
-  const RunFolder other(folder_);
+  const train::RunFolder other(folder_);
   EXPECT_THROW(progress.keep_post_mortem(ended(137, false), {}, ""), IoError);
   EXPECT_FALSE(fs::exists(folder_ / "starts"));
   EXPECT_TRUE(fs::exists(folder_ / "flight" / "rank-0.ring"));

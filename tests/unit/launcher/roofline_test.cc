@@ -14,10 +14,10 @@ constexpr double kTera = 1e12;
 // 100 TFLOP/s in 16 bits, 10 in floats, 1 TB/s.
 constexpr GpuModel kGpu = {"test", 16, 90, 1, 10, 50, 100, 1000};
 
-Graph linear_graph(int64_t rows, int64_t inputs, int64_t outputs, DType compute) {
-  GraphOptions options(Purpose::kInference);
+graph::Graph linear_graph(int64_t rows, int64_t inputs, int64_t outputs, DType compute) {
+  graph::GraphOptions options(graph::Purpose::kInference);
   options.compute = compute;
-  GraphBuilder builder(options);
+  graph::GraphBuilder builder(options);
   const TensorId x = builder.input("x", {rows, inputs}, compute);
   const TensorId weight = builder.parameter("weight", {outputs, inputs}, {}, true);
   builder.keep(ops::linear(builder, "product", x, weight, kNoTensor, Activation::kNone));
@@ -43,7 +43,7 @@ TEST(Roofline, SmallProductsTakeTheirBytes) {
 }
 
 TEST(Roofline, FloatsHaveTheirOwnRates) {
-  const Graph graph = linear_graph(4096, 8192, 2048, DType::kF32);
+  const graph::Graph graph = linear_graph(4096, 8192, 2048, DType::kF32);
   const double flops = 2.0 * 4096 * 8192 * 2048;
   EXPECT_DOUBLE_EQ(predict_graph(graph, kGpu, false).seconds, flops / (10 * kTera));
   EXPECT_DOUBLE_EQ(predict_graph(graph, kGpu, true).seconds, flops / (50 * kTera));

@@ -13,7 +13,7 @@ namespace lockstep::scale {
 namespace {
 
 // Times of one rank; what is left of the step are gaps.
-RankTimes times(int rank, double step, double compute, double exposed, double straggler) {
+train::RankTimes times(int rank, double step, double compute, double exposed, double straggler) {
   return {.rank = rank,
           .host = rank == 0 ? "ada" : "bob",
           .steps = 200,
@@ -25,7 +25,7 @@ RankTimes times(int rank, double step, double compute, double exposed, double st
           .optimizer_ms = 2};
 }
 
-MeasuredRun run_of(Mode mode, int64_t batch, int repeat, std::vector<RankTimes> ranks) {
+MeasuredRun run_of(Mode mode, int64_t batch, int repeat, std::vector<train::RankTimes> ranks) {
   MeasuredRun run;
   run.world = {mode, static_cast<int>(ranks.size()), batch, 8};
   run.repeat = repeat;
@@ -89,7 +89,7 @@ TEST(ScaleReport, WeakLossIsAgainstTheSmallestWorldItself) {
 }
 
 TEST(ScaleReport, GrowthCountsFromTheSmallestWorldWhateverItIs) {
-  std::vector<RankTimes> four;
+  std::vector<train::RankTimes> four;
   for (int rank = 0; rank < 4; ++rank) four.push_back(times(rank, 25, 20, 1, 0));
   const std::vector<ScaleRow> rows =
       make_rows({run_of(Mode::kStrong, 64, 1, four),  // in any order
@@ -150,7 +150,7 @@ TEST(ScaleReport, AfterAMomentASlowRankMayBeChance) {
   std::vector<MeasuredRun> runs = strong_runs();
   EXPECT_LACKS(make_rows(runs)[1].diagnosis, "chance");  // 200 steps of 25 ms
   runs.push_back(runs[1]);
-  for (RankTimes& rank : runs[2].ranks) rank.steps = 20;  // one of the two is too short
+  for (train::RankTimes& rank : runs[2].ranks) rank.steps = 20;  // one of the two is too short
   EXPECT_DOUBLE_EQ(make_rows(runs)[1].counted_s, 0.5);
   EXPECT_CONTAINS(make_rows(runs)[1].diagnosis, "computing, which in only 0.5 s may be chance");
   runs[1].ranks[0].straggler_ms = runs[2].ranks[0].straggler_ms = 2.9;  // now most is lost to it
@@ -162,12 +162,12 @@ TEST(ScaleReport, AfterAMomentASlowRankMayBeChance) {
 TEST(ScaleReport, ShortRunsAreCautionedAgainst) {
   std::vector<MeasuredRun> runs = strong_runs();
   EXPECT_EQ(caution_of_length(runs, 100000), "");
-  for (RankTimes& rank : runs[1].ranks) rank.steps = 79;  // of 25 ms: 1.975 s
+  for (train::RankTimes& rank : runs[1].ranks) rank.steps = 79;  // of 25 ms: 1.975 s
   // 120 steps of 25 ms are 3 s; 10 more do not count.
   EXPECT_CONTAINS(caution_of_length(runs, 100000), "took only 1.98 s in a strong run of 2 ranks");
   EXPECT_CONTAINS(caution_of_length(runs, 100000), "--steps 130 would give about 3 s.");
   EXPECT_CONTAINS(caution_of_length(runs, 100), "training ends at step 100.");
-  for (RankTimes& rank : runs[1].ranks) rank.step_ms = 0.037;
+  for (train::RankTimes& rank : runs[1].ranks) rank.step_ms = 0.037;
   EXPECT_CONTAINS(caution_of_length(runs, 100000), "--steps 82000 would");
 }
 

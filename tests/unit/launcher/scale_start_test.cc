@@ -161,7 +161,7 @@ TEST(ScaleStart, Hostfile) {
 TEST(ScaleProcess, OutputAndExitCode) {
   const TemporaryFolder folder;
   const std::filesystem::path log = folder.path() / "log";
-  const ProcessEnd end = run_process(
+  const launcher::ProcessEnd end = launcher::run_process(
       {"sh", "-c", "pwd; echo \"$1\" >&2; cat; exit 3", "sh", "a  b"}, log, 60, folder.path());
   EXPECT_EQ(end.exit_code, 3);
   EXPECT_FALSE(end.out_of_time);
@@ -172,10 +172,10 @@ TEST(ScaleProcess, WhatIsNotThere) {
   const TemporaryFolder folder;
   const std::filesystem::path log = folder.path() / "log";
   const std::string absent = folder.path() / "absent";
-  EXPECT_EQ(run_process({absent}, log, 60).exit_code, 127);
+  EXPECT_EQ(launcher::run_process({absent}, log, 60).exit_code, 127);
   EXPECT_CONTAINS(read_file(log, 1000), "cannot start " + absent);
-  EXPECT_EQ(find_program("no-such-program"), "");
-  EXPECT_NE(find_program("sh"), "");
+  EXPECT_EQ(launcher::find_program("no-such-program"), "");
+  EXPECT_NE(launcher::find_program("sh"), "");
 }
 
 // Whether a process is there and has not ended: one that nobody has waited for still has a number.
@@ -189,7 +189,8 @@ bool lives(const std::string& pid) {
 TEST(ScaleProcess, EndsAllThatAChildStartedWhenItsTimeIsOver) {
   const TemporaryFolder folder;
   const std::filesystem::path log = folder.path() / "log";
-  const ProcessEnd end = run_process({"sh", "-c", "sleep 100 & echo $!; wait"}, log, 1);
+  const launcher::ProcessEnd end =
+      launcher::run_process({"sh", "-c", "sleep 100 & echo $!; wait"}, log, 1);
   EXPECT_TRUE(end.out_of_time);
   EXPECT_NE(end.exit_code, 0);
   const std::string pid = std::to_string(std::stoi(read_file(log, 1000)));
@@ -203,11 +204,12 @@ TEST(ScaleProcess, ASignalEndsTheChildAndIsHandedOn) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     signal(number, SIG_DFL);  // an ignored one would stay so
     try {
-      run_process({"sh", "-c", "kill -$1 $PPID; exec sleep 100", "sh", std::to_string(number)},
-                  folder.path() / "log",
-                  60);
+      launcher::run_process(
+          {"sh", "-c", "kill -$1 $PPID; exec sleep 100", "sh", std::to_string(number)},
+          folder.path() / "log",
+          60);
       ADD_FAILURE() << "signal " << number << " was lost";
-    } catch (const Interrupted& interrupted) {
+    } catch (const launcher::Interrupted& interrupted) {
       EXPECT_EQ(interrupted.signal(), number);
       EXPECT_CONTAINS(interrupted.what(), "interrupted by SIG");
     }

@@ -5,7 +5,7 @@
 #include "runtime/run/prepared_run.h"
 #include "tests/reference/prepared.h"
 
-namespace lockstep {
+namespace lockstep::launcher {
 namespace {
 
 TEST(UnsupportedModel, IsNamed) {
@@ -14,9 +14,9 @@ TEST(UnsupportedModel, IsNamed) {
   config.data.source = SyntheticConfig{.samples = 64};
   config.train.global_batch = 8;
   config.train.steps = 1;
-  OpSet nothing = {"none", {}, true, 0, 1, 4096, 8, nullptr};
+  exec::OpSet nothing = {"none", {}, true, 0, 1, 4096, 8, nullptr};
   try {
-    testing::prepare(config, Topology{}, RunPurpose::kTrain, nothing);
+    testing::prepare(config, collectives::Topology{}, run::RunPurpose::kTrain, nothing);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     const std::string text = error.what();
@@ -27,4 +27,4 @@ TEST(UnsupportedModel, IsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::launcher

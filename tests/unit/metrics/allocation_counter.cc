@@ -36,6 +36,6 @@ void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
 
-namespace lockstep {
+namespace lockstep::metrics {
 uint64_t allocations() { return g_allocations; }
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -10,7 +10,7 @@
 
 #include "tests/unit/metrics/metrics_fixture.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // No file of this process grows beyond `bytes`, as on a full disk, while the object lives.
@@ -101,4 +101,4 @@ TEST_F(BufferedFileTest, TheDestructorTriesOnceMore) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

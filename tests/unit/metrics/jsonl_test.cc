@@ -11,7 +11,7 @@
 #include "runtime/base/time.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 class Jsonl : public ::testing::Test {
@@ -296,4 +296,4 @@ TEST_F(Jsonl, AThinnedFileIsResumed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -13,7 +13,7 @@
 #include "runtime/metrics/step_record.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 
 namespace fs = std::filesystem;
 
@@ -45,4 +45,4 @@ inline StepRecord sample_record(int64_t step) {
 // Operator new calls of this thread so far; counted by allocation_counter.cc.
 uint64_t allocations();
 
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -14,7 +14,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // Until what was printed is written.
@@ -273,4 +273,4 @@ TEST(ProgressText, Durations) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 constexpr double kRounding = 1e-12;
@@ -155,4 +155,4 @@ TEST(TaskMetrics, NamesAndWords) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -8,7 +8,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 // CRC-32C bit by bit, and its masked form.
@@ -107,4 +107,4 @@ TEST(TensorBoard, FilesOfARunBeforeAreHiddenFromTheFirstStepOn) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

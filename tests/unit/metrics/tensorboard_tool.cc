@@ -9,9 +9,9 @@
 namespace {
 
 void run(const char* folder, int64_t first, int64_t last, double extra_loss) {
-  lockstep::TensorBoardWriter writer(folder, first - 1, 30);
+  lockstep::metrics::TensorBoardWriter writer(folder, first - 1, 30);
   for (int64_t step = first; step <= last; ++step) {
-    lockstep::StepRecord record;
+    lockstep::metrics::StepRecord record;
     record.step = step;
     record.loss = 1.0 / static_cast<double>(step) + extra_loss;
     record.lr = 0.5;

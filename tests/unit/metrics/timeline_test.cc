@@ -14,7 +14,7 @@
 #include "tests/reference/text_checks.h"
 #include "tests/unit/metrics/metrics_fixture.h"
 
-namespace lockstep {
+namespace lockstep::metrics {
 namespace {
 
 Json events_of(std::string text) {
@@ -238,4 +238,4 @@ TEST(Environment, SaysWhatRanWhere) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::metrics

@@ -6,7 +6,7 @@
 
 #include "models/registry.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 using Extents = std::map<std::string, std::vector<int64_t>>;
@@ -69,4 +69,4 @@ TEST(IoOfWeights, FindsTheSizeOfTheImages) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -5,7 +5,7 @@
 #include "models/registry.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 LlamaConfig smollm_135m() {
@@ -60,7 +60,7 @@ LlamaConfig qwen3_0_6b() {
 }
 
 int64_t parameters_of(const LlamaConfig& config) {
-  const Graph graph = build_model(config, {}, 1, Purpose::kTraining);
+  const graph::Graph graph = build_model(config, {}, 1, graph::Purpose::kTraining);
   int64_t parameters = 0;
   for (const TensorId id : graph.parameters) parameters += graph.shape(id).elements();
   return parameters;
@@ -84,4 +84,4 @@ TEST(Llama, WorkIsSixForEachWeightAndToken) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

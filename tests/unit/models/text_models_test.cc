@@ -6,7 +6,7 @@
 #include "runtime/base/error.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 using Task = BertConfig::Task;
@@ -53,7 +53,7 @@ GptConfig gpt_j_6b() {
 }
 
 int64_t parameters_of(const ModelConfig& config) {
-  const Graph graph = build_model(config, {}, 1, Purpose::kTraining);
+  const graph::Graph graph = build_model(config, {}, 1, graph::Purpose::kTraining);
   int64_t parameters = 0;
   for (const TensorId id : graph.parameters) parameters += graph.shape(id).elements();
   return parameters;
@@ -132,4 +132,4 @@ TEST(TextModels, RefuseFieldsThatDoNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

@@ -7,7 +7,7 @@
 #include "models/registry.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 TEST(Traits, EveryFamilyHasASectionOfItsOwn) {
@@ -21,8 +21,8 @@ TEST(Traits, FollowTheConfig) {
   MlpConfig mlp;
   mlp.loss = Loss::kMeanSquaredError;
   mlp.outputs = 3;
-  ModelTraits traits = testing::traits_of(mlp);
-  EXPECT_EQ(traits.input, ModelInput::kFeatures);
+  config::ModelTraits traits = testing::traits_of(mlp);
+  EXPECT_EQ(traits.input, config::ModelInput::kFeatures);
   EXPECT_FALSE(traits.has_accuracy());
   EXPECT_EQ(traits.outputs, 3);
   EXPECT_EQ(traits.field(traits.outputs_field), "model.mlp.outputs");
@@ -31,7 +31,7 @@ TEST(Traits, FollowTheConfig) {
   gpt.context = 7;
   gpt.vocabulary = 300;
   traits = testing::traits_of(gpt);
-  EXPECT_EQ(traits.input, ModelInput::kTokens);
+  EXPECT_EQ(traits.input, config::ModelInput::kTokens);
   EXPECT_EQ(traits.context, 7);
   EXPECT_EQ(traits.outputs, 300);
   EXPECT_EQ(traits.field(traits.outputs_field), "model.gpt.vocabulary");
@@ -41,7 +41,7 @@ TEST(Traits, FollowTheConfig) {
   bert.vocabulary = 300;
   bert.context = 9;
   traits = testing::traits_of(bert);
-  EXPECT_EQ(traits.text_task, TextTask::kMaskedTokens);
+  EXPECT_EQ(traits.text_task, config::TextTask::kMaskedTokens);
   EXPECT_EQ(traits.segments, 2);
   EXPECT_EQ(traits.context, 9);
   EXPECT_EQ(traits.outputs, 300);
@@ -49,7 +49,7 @@ TEST(Traits, FollowTheConfig) {
   bert.task = BertConfig::Task::kSequenceValues;
   bert.classes = 2;
   traits = testing::traits_of(bert);
-  EXPECT_EQ(traits.text_task, TextTask::kSequenceValues);
+  EXPECT_EQ(traits.text_task, config::TextTask::kSequenceValues);
   EXPECT_FALSE(traits.has_accuracy());
   EXPECT_EQ(traits.vocabulary, 300);
   EXPECT_EQ(traits.outputs, 2);
@@ -78,7 +78,7 @@ TEST(Traits, TheVocabularysTensorHasItsRows) {
   GptConfig gpt;
   gpt.layers = 1;
   gpt.vocabulary = 31;
-  const Graph graph = build_model(gpt, {}, 1, Purpose::kInference);
+  const graph::Graph graph = build_model(gpt, {}, 1, graph::Purpose::kInference);
   int64_t rows = 0;
   for (const TensorId id : graph.parameters) {
     if (graph[id].name == testing::traits_of(gpt).vocabulary_tensor) rows = graph.shape(id)[0];
@@ -87,4 +87,4 @@ TEST(Traits, TheVocabularysTensorHasItsRows) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

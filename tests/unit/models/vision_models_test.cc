@@ -9,7 +9,7 @@
 #include "runtime/base/error.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::models {
 namespace {
 
 ModelIo images(int64_t side, int64_t channels = 3) {
@@ -22,12 +22,14 @@ ModelIo images(int64_t side, int64_t channels = 3) {
   return io;
 }
 
-Graph build(ModelConfig model, const ModelIo& io, Purpose purpose = Purpose::kTraining) {
+graph::Graph build(ModelConfig model,
+                   const ModelIo& io,
+                   graph::Purpose purpose = graph::Purpose::kTraining) {
   return build_model(testing::resolved(model, io), io, 2, purpose);
 }
 
 // Parameters as other programs count them, without running statistics.
-int64_t trained(const Graph& graph) {
+int64_t trained(const graph::Graph& graph) {
   int64_t count = 0;
   for (const TensorId id : graph.parameters) {
     if (graph[id].running_momentum == 0) count += graph.shape(id).elements();
@@ -41,7 +43,7 @@ ResnetConfig resnet(int64_t depth) {
   return config;
 }
 
-Shape shape_of(const Graph& graph, const std::string& name) {
+Shape shape_of(const graph::Graph& graph, const std::string& name) {
   for (const TensorId id : graph.parameters) {
     if (graph[id].name == name) return graph.shape(id);
   }
@@ -104,42 +106,42 @@ TEST(VisionModels, HaveTheParametersOfThePapers) {
 }
 
 TEST(VisionModels, NamesAndExtentsOfSomeTensors) {
-  const Graph resnet50 = build(resnet(50), images(224));
+  const graph::Graph resnet50 = build(resnet(50), images(224));
   EXPECT_EQ(shape_of(resnet50, "conv1.weight"), Shape({64, 7, 7, 3}));
   EXPECT_EQ(shape_of(resnet50, "layer1.0.downsample.0.weight"), Shape({256, 1, 1, 64}));
   EXPECT_EQ(shape_of(resnet50, "layer4.2.bn3.running_var"), Shape({2048}));
   EXPECT_EQ(shape_of(resnet50, "fc.weight"), Shape({1000, 2048}));
-  const Graph vgg = build(VggConfig{}, images(224));
+  const graph::Graph vgg = build(VggConfig{}, images(224));
   EXPECT_EQ(shape_of(vgg, "features.28.bias"), Shape({512}));
   EXPECT_EQ(shape_of(vgg, "classifier.0.weight"), Shape({4096, 25088}));
   EXPECT_EQ(shape_of(vgg, "classifier.6.bias"), Shape({1000}));
-  const Graph vgg11 = build(VggConfig{.depth = 11, .batch_norm = true}, images(64));
+  const graph::Graph vgg11 = build(VggConfig{.depth = 11, .batch_norm = true}, images(64));
   EXPECT_EQ(shape_of(vgg11, "features.0.weight"), Shape({64, 3, 3, 3}));
   EXPECT_EQ(shape_of(vgg11, "features.25.weight"), Shape({512, 3, 3, 512}));
   EXPECT_EQ(shape_of(vgg11, "features.26.running_mean"), Shape({512}));
   EXPECT_EQ(shape_of(vgg11, "classifier.0.weight"), Shape({4096, 25088}));
   EXPECT_EQ(shape_of(build(VggConfig{.depth = 19}, images(64)), "features.34.weight"),
             Shape({512, 3, 3, 512}));
-  const Graph resnet152 = build(resnet(152), images(64));
+  const graph::Graph resnet152 = build(resnet(152), images(64));
   EXPECT_EQ(shape_of(resnet152, "layer2.7.conv3.weight"), Shape({512, 1, 1, 128}));
   EXPECT_EQ(shape_of(resnet152, "layer3.35.bn3.bias"), Shape({1024}));
-  const Graph alexnet = build(AlexnetConfig{}, images(224));
+  const graph::Graph alexnet = build(AlexnetConfig{}, images(224));
   EXPECT_EQ(shape_of(alexnet, "features.10.weight"), Shape({256, 3, 3, 256}));
   EXPECT_EQ(shape_of(alexnet, "classifier.1.weight"), Shape({4096, 9216}));
-  const Graph mobilenet = build(MobilenetV2Config{}, images(224));
+  const graph::Graph mobilenet = build(MobilenetV2Config{}, images(224));
   EXPECT_EQ(shape_of(mobilenet, "features.1.conv.0.0.weight"), Shape({32, 3, 3, 1}));
   EXPECT_EQ(shape_of(mobilenet, "features.1.conv.2.running_var"), Shape({16}));
   EXPECT_EQ(shape_of(mobilenet, "features.17.conv.1.0.weight"), Shape({960, 3, 3, 1}));
   EXPECT_EQ(shape_of(mobilenet, "features.18.1.bias"), Shape({1280}));
   EXPECT_EQ(shape_of(mobilenet, "classifier.1.weight"), Shape({1000, 1280}));
-  const Graph projection = build(resnet(32), images(32));
+  const graph::Graph projection = build(resnet(32), images(32));
   EXPECT_EQ(shape_of(projection, "layer2.0.shortcut.0.weight"), Shape({32, 1, 1, 16}));
 }
 
 TEST(VisionModels, OrderInFilesIsKnown) {
-  const Graph graph = build(AlexnetConfig{}, images(224));
+  const graph::Graph graph = build(AlexnetConfig{}, images(224));
   for (const TensorId id : graph.parameters) {
-    const Tensor& tensor = graph[id];
+    const graph::Tensor& tensor = graph[id];
     if (tensor.shape.rank() == 4) {
       EXPECT_EQ(tensor.channels_last, tensor.shape) << tensor.name;
     }
@@ -204,9 +206,9 @@ TEST(VisionModels, RefuseFewerClassesThanTheDataHave) {
 TEST(VisionModels, ZeroInitGammaIsOfTheLastNormOfEachBlock) {
   ResnetConfig config = resnet(50);
   config.zero_init_gamma = true;
-  const Graph graph = build(config, images(64));
+  const graph::Graph graph = build(config, images(64));
   for (const TensorId id : graph.parameters) {
-    const Tensor& tensor = graph[id];
+    const graph::Tensor& tensor = graph[id];
     if (tensor.shape.rank() != 1 || !tensor.name.ends_with(".weight")) continue;
     const bool last = tensor.name.find("bn3") != std::string::npos;
     EXPECT_EQ(tensor.initializer.value, last ? 0 : 1) << tensor.name;
@@ -214,4 +216,4 @@ TEST(VisionModels, ZeroInitGammaIsOfTheLastNormOfEachBlock) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::models

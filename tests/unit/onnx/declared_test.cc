@@ -6,11 +6,10 @@
 #include "models/onnx/network.h"
 #include "tests/unit/onnx/onnx_file.h"
 
-namespace lockstep {
+namespace lockstep::onnx {
 namespace {
 
 using namespace testing::onnx_bytes;
-using onnx::Declared;
 using testing::number_of;
 using testing::parsed;
 
@@ -37,12 +36,12 @@ Graph sum_of(const std::vector<std::string>& names) {
   return graph;
 }
 
-Declared declared(const onnx::File& file, const std::string& name) {
-  return file.values[static_cast<size_t>(number_of(file, name))].declared;
+Declared declared(const File& file, const std::string& name) {
+  return file.values[static_cast<size_t>(testing::number_of(file, name))].declared;
 }
 
-bool learns(const onnx::File& file, const std::string& name, const onnx::Selection& how = {}) {
-  return classify(file, how).parameter[static_cast<size_t>(number_of(file, name))];
+bool learns(const File& file, const std::string& name, const Selection& how = {}) {
+  return classify(file, how).parameter[static_cast<size_t>(testing::number_of(file, name))];
 }
 
 TEST(OnnxDeclared, KindsGoBeforeTheGuess) {
@@ -50,7 +49,7 @@ TEST(OnnxDeclared, KindsGoBeforeTheGuess) {
   graph.values = {info("val_1", kKind, "PARAMETER"),
                   info("layer.bias", kKind, "BUFFER"),
                   info("layer.table", kKind, "CONSTANT_TENSOR")};
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   EXPECT_TRUE(file.declares);
   EXPECT_EQ(declared(file, "val_1"), Declared::kParameter);
   EXPECT_EQ(declared(file, "layer.bias"), Declared::kConstant);
@@ -67,11 +66,11 @@ TEST(OnnxDeclared, KindsGoBeforeTheGuess) {
 TEST(OnnxDeclared, TheConfigGoesBeforeTheFile) {
   Graph graph = sum_of({"val_1", "layer.bias"});
   graph.values = {info("val_1", kKind, "PARAMETER"), info("layer.bias", kKind, "BUFFER")};
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   const auto is = [](const char* wanted) {
     return [wanted](const std::string& name) { return name == wanted; };
   };
-  const onnx::Selection turned = {.trainable = is("layer.bias"), .constant = is("val_1")};
+  const Selection turned = {.trainable = is("layer.bias"), .constant = is("val_1")};
   EXPECT_FALSE(learns(file, "val_1", turned));
   EXPECT_TRUE(learns(file, "layer.bias", turned));
 }
@@ -87,7 +86,7 @@ TEST(OnnxDeclared, NumbersOfTheArithmeticCannotBeChosen) {
                            {tensor_attribute("value", raw_tensor("", {5, 6}))}),
                       node("Mul", {"x", "/layer/Constant_output_0"}, {"h"})});
   graph.nodes.back() = node("Add", {"h", "layer.table"}, {"y"});
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   const auto all = [](const std::string&) { return true; };
   EXPECT_FALSE(learns(file, "/layer/Constant_output_0", {.trainable = all}));
   EXPECT_TRUE(learns(file, "layer.table", {.trainable = all}));
@@ -105,7 +104,7 @@ TEST(OnnxDeclared, TheSignatureAndOtherPlacesTellToo) {
             "\n# inputs\np_w: PARAMETER target='w'\nb_pe: BUFFER target='pe' persistent=True\n"
             "p_gone: PARAMETER target='gone'\nx: USER_INPUT\n\n# outputs\n"
             "g: BUFFER_MUTATION target='w'\n");
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   EXPECT_EQ(declared(file, "w"), Declared::kParameter);
   EXPECT_EQ(declared(file, "pe"), Declared::kConstant);
   EXPECT_EQ(declared(file, "own"), Declared::kParameter);
@@ -120,10 +119,10 @@ TEST(OnnxDeclared, WhatTheExporterComputedCountsAsWhatItIsMadeOf) {
   graph.more = entry(16,
                      "pkg.torch.export.ExportedProgram.graph_signature",
                      "# inputs\np_w: PARAMETER target='layer.weight'\nb: BUFFER target='places'\n");
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   EXPECT_TRUE(learns(file, "val_7"));
   EXPECT_FALSE(learns(file, "val_8"));
-  EXPECT_EQ(file.values[static_cast<size_t>(number_of(file, "val_7"))].made_of,
+  EXPECT_EQ(file.values[static_cast<size_t>(testing::number_of(file, "val_7"))].made_of,
             (std::vector<std::string>{"layer.weight"}));
   EXPECT_TRUE(file.lost_parameters.empty());
 }
@@ -141,7 +140,7 @@ TEST(OnnxDeclared, ParametersThatTheExporterLeftOutAreFound) {
                      "# inputs\np_head_weight: PARAMETER target='head.weight'\n"
                      "p_head_bias: PARAMETER target='head.bias'\np_head: PARAMETER target='head'\n"
                      "p_tied_weight: PARAMETER target='tied.weight'\n");
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   EXPECT_EQ(file.lost_parameters, (std::vector<std::string>{"head", "head.bias", "tied.weight"}));
   EXPECT_EQ(file.dropped_parameters, (std::vector<std::string>{"head.bias"}));
 }
@@ -154,7 +153,7 @@ TEST(OnnxDeclared, MergedParametersAreFoundInAnyPlace) {
   graph.values = {info("val_7", kFrom, "['one', 'first.w']")};
   const auto merged = [&](const std::string& signature) {
     graph.more = entry(16, "pkg.torch.export.ExportedProgram.graph_signature", signature);
-    const onnx::File file = parsed(model(graph));
+    const File file = parsed(model(graph));
     return merged_initializers(file, classify(file)).size();
   };
   EXPECT_EQ(merged("a: PARAMETER target='first.w'\nb: PARAMETER target='second.w'\n"), 1u);
@@ -172,7 +171,7 @@ TEST(OnnxDeclared, FoldedNormsAreFoundByMetadataAndByNames) {
                  node("Relu", {"h"}, {"r"}, "relu") + classes,
                  node("Gemm", {"r", "w"}, {"y"}, "plain")};
   graph.initializers = {tensor("w", {2, 2}, kFloat, bytes(9, raw<float>({1, 2, 3, 4})))};
-  const onnx::File file = parsed(model(graph));
+  const File file = parsed(model(graph));
   ASSERT_EQ(file.folded_norms.size(), 1u);
   EXPECT_EQ(file.folded_norms[0].norm, "bn1");
   EXPECT_NE(file.folded_norms[0].layer.find("folded"), std::string::npos);
@@ -204,14 +203,14 @@ TEST(OnnxDeclared, NoGradientPassesDetach) {
                  node("Mul", {"x", "d"}, {"h"}),
                  node("Mul", {"h", "v"}, {"y"})};
   graph.values = {info("w", kKind, "PARAMETER"), info("v", kKind, "PARAMETER")};
-  const onnx::File file = parsed(model(graph));
-  const onnx::Network network = bind(file, classify(file), {});
+  const File file = parsed(model(graph));
+  const Network network = bind(file, classify(file), {});
   const auto kind = [&](const char* name) {
-    return network.values[static_cast<size_t>(number_of(file, name))].kind;
+    return network.values[static_cast<size_t>(testing::number_of(file, name))].kind;
   };
-  EXPECT_EQ(kind("w"), onnx::ValueKind::kConstant);
-  EXPECT_EQ(kind("v"), onnx::ValueKind::kParameter);
+  EXPECT_EQ(kind("w"), ValueKind::kConstant);
+  EXPECT_EQ(kind("v"), ValueKind::kParameter);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::onnx

@@ -3,7 +3,7 @@
 
 #include "tests/unit/onnx/onnx_file.h"
 
-namespace lockstep {
+namespace lockstep::onnx {
 namespace {
 
 using namespace testing;
@@ -21,7 +21,7 @@ std::string scale(const std::string& more = "") {
 }
 
 TEST(OnnxFunctions, EveryCallHasNodesOfItsOwn) {
-  const onnx::File file =
+  const File file =
       parsed(model({{node("Scale", {"x"}, {"h"}, "one", {integer_attribute("along", 1)}, "mine"),
                      node("Scale", {"h", "x"}, {"y"}, "two", {}, "mine")}},
                    17,
@@ -31,8 +31,9 @@ TEST(OnnxFunctions, EveryCallHasNodesOfItsOwn) {
   EXPECT_FALSE(file.nodes[2].has("axis"));  // the second call does not have it
   EXPECT_EQ(file.nodes[0].name, "one/first");
   EXPECT_EQ(file.nodes[0].opset, 18);  // the function's own
-  EXPECT_EQ(file.nodes[0].inputs, (std::vector<int>{number_of(file, "x"), -1}));
-  EXPECT_EQ(file.nodes[2].inputs, (std::vector<int>{number_of(file, "h"), number_of(file, "x")}));
+  EXPECT_EQ(file.nodes[0].inputs, (std::vector<int>{testing::number_of(file, "x"), -1}));
+  EXPECT_EQ(file.nodes[2].inputs,
+            (std::vector<int>{testing::number_of(file, "h"), testing::number_of(file, "x")}));
   EXPECT_EQ(file.nodes[1].inputs, file.nodes[0].outputs);
   EXPECT_NE(file.nodes[0].outputs, file.nodes[2].outputs);
   EXPECT_EQ(file.nodes[3].outputs, file.outputs);
@@ -40,21 +41,21 @@ TEST(OnnxFunctions, EveryCallHasNodesOfItsOwn) {
 }
 
 TEST(OnnxFunctions, DefaultsOfAttributes) {
-  const onnx::File file = parsed(model({{node("Scale", {"x"}, {"y"}, "", {}, "mine")}},
-                                       17,
-                                       {scale(bytes(11, integer_attribute("along", 5)))}));
+  const File file = parsed(model({{node("Scale", {"x"}, {"y"}, "", {}, "mine")}},
+                                 17,
+                                 {scale(bytes(11, integer_attribute("along", 5)))}));
   EXPECT_EQ(file.nodes[0].integer("axis", -9), 5);
 }
 
 TEST(OnnxFunctions, CallsWithinCallsAndOutputsThatAreInputs) {
   const std::string outer = function(
       "mine", "Outer", {"a"}, {"b", "a"}, {node("Scale", {"a"}, {"b"}, "call", {}, "mine")});
-  const onnx::File file = parsed(model(
+  const File file = parsed(model(
       {{node("Outer", {"x"}, {"h", "same"}, "top", {}, "mine"), node("Add", {"h", "same"}, {"y"})}},
       17,
       {outer, scale()}));
   std::vector<std::string> ops;
-  for (const onnx::Node& node : file.nodes) ops.push_back(node.op + " " + node.name);
+  for (const Node& node : file.nodes) ops.push_back(node.op + " " + node.name);
   EXPECT_EQ(ops,
             (std::vector<std::string>{
                 "Odd top/call/first", "Relu top/call/second", "Identity top", "Add "}));
@@ -68,12 +69,12 @@ TEST(OnnxFunctions, ConstantsInFunctionsHaveTheCallsValue) {
                {},
                {"out"},
                {node("Constant", {}, {"out"}, "", {reference("value_int", "n")})});
-  const onnx::File file =
+  const File file =
       parsed(model({{node("Number", {}, {"n"}, "", {integer_attribute("n", 12)}, "mine"),
                      node("Odd", {"x", "n"}, {"y"})}},
                    17,
                    {constant}));
-  EXPECT_EQ(file.values[static_cast<size_t>(number_of(file, "n"))].constant->as_int64(),
+  EXPECT_EQ(file.values[static_cast<size_t>(testing::number_of(file, "n"))].constant->as_int64(),
             (std::vector<int64_t>{12}));
 }
 
@@ -110,4 +111,4 @@ TEST(OnnxFunctions, FewBytesDoNotBecomeManyNodes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::onnx

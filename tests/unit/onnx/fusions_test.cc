@@ -62,8 +62,8 @@ Network network_of(const Norm& norm) {
 }
 
 std::vector<float> output_of(const Network& network, size_t norms) {
-  const testing::LoweredNetwork lowered(network, 0, Purpose::kInference);
-  EXPECT_EQ(lowered.ops(OpKind::kRmsNorm), norms);
+  const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kInference);
+  EXPECT_EQ(lowered.ops(graph::OpKind::kRmsNorm), norms);
   return lowered.output();
 }
 

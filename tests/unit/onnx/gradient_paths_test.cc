@@ -50,7 +50,7 @@ TEST(OnnxGradientPaths, StraightThrough) {
   classes.parameter[static_cast<size_t>(w)] = true;
   const Network network = bind(b.file(), classes, {});
   // The mean square of 0.5 + 0.25, 1.5 + 2.25 and 2.5 + 6.25.
-  const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, {0, 0, 0});
+  const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kTraining, {0, 0, 0});
   const std::vector<double> gradient = lowered.gradient(w);
   ASSERT_EQ(gradient.size(), 3u);
   const double sums[] = {0.75, 3.75, 8.75};

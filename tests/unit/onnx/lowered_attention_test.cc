@@ -63,7 +63,7 @@ LoweredCase attention_case(Heads h, const NodeAttributes& attributes, const AddN
 }
 
 void expect_all(const LoweredCase& of, size_t fused) {
-  EXPECT_EQ(ops_of(of, OpKind::kAttention), fused);
+  EXPECT_EQ(ops_of(of, graph::OpKind::kAttention), fused);
   expect_outputs(of, 1);
   expect_slopes(of);
 }
@@ -152,7 +152,7 @@ TEST(LoweredAttention, BetweenTransposesMovesNothing) {
   const LoweredCase of{
       {{by_tokens}, {by_tokens}, {by_tokens}}, around(attention({})), around(steps)};
   expect_all(of, 1);
-  EXPECT_EQ(ops_of(of, OpKind::kRearrange), 0u);
+  EXPECT_EQ(ops_of(of, graph::OpKind::kRearrange), 0u);
 }
 
 TEST(LoweredAttention, OfThreeAxesHasItsHeadsInOne) {
@@ -216,7 +216,7 @@ TEST(LoweredAttention, WrittenAsProductsIsOneOp) {
   const Drawn mask{{h.queries, h.keys}};
   expect_all(of_nodes({heads, heads, heads, mask}, decomposed_attention(h, Written::kMasked)), 0);
   EXPECT_EQ(ops_of(of_nodes({heads, heads, heads}, decomposed_attention(h, Written::kDropped)),
-                   OpKind::kAttention),
+                   graph::OpKind::kAttention),
             1u);
 }
 
@@ -354,7 +354,8 @@ TEST(LoweredAttention, RowsOfAPlainSoftmaxThatSeeNothingAreNoNumbers) {
                        written_with_hidden_rows(Ending::kPlain, false)};
   const Judge judge(of, 1);
   const Network network = judge.network();
-  const std::vector<float> y = testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+  const std::vector<float> y =
+      testing::LoweredNetwork(network, 0, graph::Purpose::kInference).output();
   const std::vector<double> see = Seen(h).queries_that_see(false);
   ASSERT_EQ(y.size(), see.size() * static_cast<size_t>(h.size));
   for (size_t i = 0; i < y.size(); ++i)

@@ -104,7 +104,8 @@ class Judge {
 inline void expect_outputs(const LoweredCase& of, uint64_t seed) {
   const Judge judge(of, seed);
   const Network network = judge.network();
-  const std::vector<float> y = testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+  const std::vector<float> y =
+      testing::LoweredNetwork(network, 0, graph::Purpose::kInference).output();
   const std::vector<double> wanted = judge.outputs();
   ASSERT_EQ(y.size(), wanted.size());
   for (size_t i = 0; i < y.size(); ++i)
@@ -117,7 +118,7 @@ inline void expect_slopes(const LoweredCase& of) {
   const Network network = judge.network();
   std::vector<float> target;
   for (const double y : judge.outputs()) target.push_back(static_cast<float>(0.5 * y - 0.25));
-  const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, target);
+  const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kTraining, target);
   for (size_t k = 0; k < of.inputs.size(); ++k) {
     if (!of.inputs[k].learns()) continue;
     const std::vector<double> gradient = lowered.gradient(static_cast<int>(k));
@@ -162,10 +163,10 @@ inline int swap_axes(FileBuilder& builder, int x) {
   return builder.node("Transpose", {x}, {{"perm", Integers{0, 2, 1, 3}}});
 }
 
-inline size_t ops_of(const LoweredCase& of, OpKind kind) {
+inline size_t ops_of(const LoweredCase& of, graph::OpKind kind) {
   const Judge judge(of, 1);
   const Network network = judge.network();
-  return testing::LoweredNetwork(network, 0, Purpose::kInference).ops(kind);
+  return testing::LoweredNetwork(network, 0, graph::Purpose::kInference).ops(kind);
 }
 
 inline LoweredCase of_nodes(std::vector<Drawn> inputs, const AddNodes& nodes) {

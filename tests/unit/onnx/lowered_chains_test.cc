@@ -10,8 +10,9 @@
 namespace lockstep::onnx {
 namespace {
 
-void expect_ops(const LoweredCase& of, std::map<OpKind, size_t> counts) {
-  for (const auto& [kind, count] : counts) EXPECT_EQ(ops_of(of, kind), count) << name_of(kind);
+void expect_ops(const LoweredCase& of, std::map<graph::OpKind, size_t> counts) {
+  for (const auto& [kind, count] : counts)
+    EXPECT_EQ(ops_of(of, kind), count) << graph::name_of(kind);
   expect_outputs(of, 1);
   expect_slopes(of);
 }
@@ -23,11 +24,11 @@ TEST(LoweredChain, IsOneOp) {
     y = builder.node("Add", {builder.node("Erf", {y}), number(builder, 1)});
     return builder.node("Mul", {builder.node("Mul", {inputs[0], y}), number(builder, 0.5)});
   });
-  expect_ops(gelu, {{OpKind::kPointwise, 2}});  // with the test's own
+  expect_ops(gelu, {{graph::OpKind::kPointwise, 2}});  // with the test's own
   const LoweredCase silu = of_nodes({{{2, 5}}}, [](FileBuilder& builder, const Inputs& inputs) {
     return builder.node("Mul", {inputs[0], builder.node("Sigmoid", {inputs[0]})});
   });
-  expect_ops(silu, {{OpKind::kPointwise, 1}, {OpKind::kActivation, 1}});
+  expect_ops(silu, {{graph::OpKind::kPointwise, 1}, {graph::OpKind::kActivation, 1}});
 }
 
 // The sum is all that the backward pass needs: fused, both of its terms would be kept.
@@ -36,7 +37,9 @@ TEST(LoweredChain, KeepsNoMoreForTheBackwardPass) {
       of_nodes({{{2, 5}}, {{2, 5}}}, [](FileBuilder& builder, const Inputs& inputs) {
         return builder.node("Relu", {builder.node("Add", inputs)});
       });
-  expect_ops(of, {{OpKind::kPointwise, 1}, {OpKind::kAdd, 1}, {OpKind::kActivation, 1}});
+  expect_ops(
+      of,
+      {{graph::OpKind::kPointwise, 1}, {graph::OpKind::kAdd, 1}, {graph::OpKind::kActivation, 1}});
 }
 
 // A value that others read too is computed once.
@@ -45,7 +48,7 @@ TEST(LoweredChain, EndsWhereOthersRead) {
     const int y = builder.node("Exp", {inputs[0]});
     return builder.node("Mul", {builder.node("Sin", {y}), builder.node("Cos", {y})});
   });
-  expect_ops(of, {{OpKind::kPointwise, 3}});
+  expect_ops(of, {{graph::OpKind::kPointwise, 3}});
 }
 
 // Products take transposed matrices and the scale behind them.
@@ -55,7 +58,10 @@ TEST(LoweredProduct, TakesTransposesAndScales) {
         const int b = builder.node("Transpose", {inputs[1]}, {{"perm", Integers{0, 2, 1}}});
         return builder.node("Div", {builder.node("MatMul", {inputs[0], b}), number(builder, 2)});
       });
-  expect_ops(of, {{OpKind::kPointwise, 1}, {OpKind::kBatchedMatmul, 1}, {OpKind::kRearrange, 0}});
+  expect_ops(of,
+             {{graph::OpKind::kPointwise, 1},
+              {graph::OpKind::kBatchedMatmul, 1},
+              {graph::OpKind::kRearrange, 0}});
 }
 
 }  // namespace

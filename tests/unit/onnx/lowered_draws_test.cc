@@ -40,7 +40,7 @@ TEST(LoweredDraw, ThatChoosesElementsIsRefused) {
   };
   const LoweredCase of{{{{1000}}}, chosen, chosen};
   const Network network = Judge(of, 1).network();
-  EXPECT_THROW(testing::LoweredNetwork(network, 0, Purpose::kInference), ConfigError);
+  EXPECT_THROW(testing::LoweredNetwork(network, 0, graph::Purpose::kInference), ConfigError);
 }
 
 TEST(LoweredDraw, DropsItsShareInTrainingAlone) {
@@ -48,10 +48,10 @@ TEST(LoweredDraw, DropsItsShareInTrainingAlone) {
     const Drawn ones{.extents = {1000}, .low = 1, .high = 1};
     const LoweredCase of{{ones}, dropped(way), dropped(way)};
     const Network network = Judge(of, 1).network();
-    for (const float y : testing::LoweredNetwork(network, 0, Purpose::kInference).output())
+    for (const float y : testing::LoweredNetwork(network, 0, graph::Purpose::kInference).output())
       EXPECT_FLOAT_EQ(y, 1);
     const std::vector<double> gradient =
-        testing::LoweredNetwork(network, 0, Purpose::kTraining, std::vector<float>(1000, 0))
+        testing::LoweredNetwork(network, 0, graph::Purpose::kTraining, std::vector<float>(1000, 0))
             .gradient(0);
     int64_t zeros = 0;
     for (const double g : gradient) {

@@ -169,7 +169,8 @@ void check(const ImageCase& of, Weights weights = Weights::kParameters) {
   const Network network = bind(builder.file(), classes, {});
   const Extents to = network.values[static_cast<size_t>(network.outputs[0])].extents;
   const Doubles wanted = of.judge(values, to);
-  const std::vector<float> y = testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+  const std::vector<float> y =
+      testing::LoweredNetwork(network, 0, graph::Purpose::kInference).output();
   ASSERT_EQ(y.size(), wanted.size());
   std::vector<float> target;
   for (size_t i = 0; i < y.size(); ++i) {
@@ -182,7 +183,7 @@ void check(const ImageCase& of, Weights weights = Weights::kParameters) {
     for (size_t i = 0; i < all.size(); ++i) sum += (all[i] - target[i]) * (all[i] - target[i]);
     return sum / static_cast<double>(all.size());
   };
-  const testing::LoweredNetwork lowered(network, 0, Purpose::kTraining, target);
+  const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kTraining, target);
   for (size_t k = 0; k < learn; ++k) {
     const Doubles gradient = lowered.gradient(numbers[k]);
     ASSERT_EQ(gradient.size(), values[k].size());
@@ -317,7 +318,7 @@ TEST(LoweredImages, ResizedAlongTheirAxes) {
       classes.parameter.resize(builder.file().values.size(), false);
       classes.parameter[static_cast<size_t>(x)] = true;
       const Network network = bind(builder.file(), classes, {});
-      return testing::LoweredNetwork(network, 0, Purpose::kInference).output();
+      return testing::LoweredNetwork(network, 0, graph::Purpose::kInference).output();
     };
     const std::vector<float> row = resized({2, 3, 1, 5}, {2, 3, 1, 9});
     EXPECT_EQ(resized({2, 3, 5}, {2, 3, 9}), row);

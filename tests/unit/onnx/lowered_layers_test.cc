@@ -40,8 +40,8 @@ LoweredCase norm_case(const std::string& op, std::vector<Drawn> inputs, const In
 TEST(LoweredNorm, WithItsOwnParametersIsOneOp) {
   const LoweredCase layer = norm_case("LayerNormalization", {{{3, 2, 5}}, {{5}}, {{5}}}, {2}),
                     rms = norm_case("RMSNormalization", {{{3, 2, 5}}, {{5}}}, {2});
-  EXPECT_EQ(ops_of(layer, OpKind::kLayerNorm), 1u);
-  EXPECT_EQ(ops_of(rms, OpKind::kRmsNorm), 1u);
+  EXPECT_EQ(ops_of(layer, graph::OpKind::kLayerNorm), 1u);
+  EXPECT_EQ(ops_of(rms, graph::OpKind::kRmsNorm), 1u);
   for (const LoweredCase& of : {layer, rms}) {
     expect_outputs(of, 1);
     expect_slopes(of);
@@ -53,7 +53,7 @@ TEST(LoweredNorm, OverSeveralAxesOrWithConstantsIsSteps) {
   for (const char* op : {"LayerNormalization", "RMSNormalization"}) {
     for (const LoweredCase& of : {norm_case(op, {{{3, 2, 5}}, {{2, 5}}}, {1, 2}),
                                   norm_case(op, {{{3, 2, 5}}, ones}, {2})}) {
-      EXPECT_EQ(ops_of(of, OpKind::kLayerNorm) + ops_of(of, OpKind::kRmsNorm), 0u);
+      EXPECT_EQ(ops_of(of, graph::OpKind::kLayerNorm) + ops_of(of, graph::OpKind::kRmsNorm), 0u);
       expect_outputs(of, 1);
       expect_slopes(of);
     }
@@ -81,7 +81,7 @@ TEST(LoweredBatchNorm, GainsAndBiasesMayBeNoParameters) {
   for (const auto& [w, b] :
        {std::pair(Drawn{{3}}, Drawn{{3}}), {fixed, Drawn{{3}}}, {fixed, zeros}}) {
     const LoweredCase of = {{{{6, 3}}, w, b, zeros, ones}, norm, judge};
-    EXPECT_EQ(ops_of(of, OpKind::kBatchNorm), 1u);
+    EXPECT_EQ(ops_of(of, graph::OpKind::kBatchNorm), 1u);
     expect_slopes(of);
   }
 }

@@ -44,8 +44,8 @@ struct Net {
     for (const int learns : parameters) classes.parameter[static_cast<size_t>(learns)] = true;
     const Network network = bind(builder.file(), classes, {});
     extents = network.values[static_cast<size_t>(network.outputs[0])].extents;
-    const testing::LoweredNetwork lowered(network, 0, Purpose::kInference);
-    pointwise_ops = lowered.ops(OpKind::kPointwise) - 1;  // without that of LoweredNetwork
+    const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kInference);
+    pointwise_ops = lowered.ops(graph::OpKind::kPointwise) - 1;  // without that of LoweredNetwork
     return lowered.output();
   }
   // What the refusal says.

@@ -122,7 +122,7 @@ void expect_all(const std::string& op,
     }
     return builder.node("Concat", parts, {{"axis", int64_t{1}}});
   };
-  EXPECT_EQ(ops_of(of, OpKind::kRecurrent), 0u);
+  EXPECT_EQ(ops_of(of, graph::OpKind::kRecurrent), 0u);
   for (uint64_t seed = 1; seed <= 3; ++seed) expect_outputs(of, seed);
   expect_slopes(of);
 }

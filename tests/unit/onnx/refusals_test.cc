@@ -4,7 +4,7 @@
 #include "tests/reference/temporary_folder.h"
 #include "tests/unit/onnx/onnx_file.h"
 
-namespace lockstep {
+namespace lockstep::onnx {
 namespace {
 
 using namespace testing;
@@ -99,4 +99,4 @@ TEST(OnnxRefusals, NamesCannotMoveATerminalsCursor) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::onnx

@@ -6,7 +6,7 @@
 #include "tests/reference/temporary_folder.h"
 #include "tests/unit/onnx/onnx_file.h"
 
-namespace lockstep {
+namespace lockstep::onnx {
 namespace {
 
 using namespace testing;
@@ -41,9 +41,9 @@ TEST(OnnxTensors, TypedFields) {
             (Values{8, 9}));  // not packed
   EXPECT_EQ(values_of(tensor("w", {}, 1, bytes(9, raw<float>({3})))), (Values{3}));
   EXPECT_EQ(values_of(tensor("w", {0, 5}, 1, "")), Values{});
-  const onnx::Array text =
+  const Array text =
       parsed(with_tensor(tensor("w", {1}, kString, bytes(6, "a")))).initializers[0].array;
-  EXPECT_EQ(text.type, onnx::ElementType::kString);
+  EXPECT_EQ(text.type, ElementType::kString);
 }
 
 TEST(OnnxTensors, ClaimsThatAreNotKept) {
@@ -95,7 +95,7 @@ class ExternalElements : public ::testing::Test {
 
 TEST_F(ExternalElements, AreReadWhereTheyLie) {
   for (const char* offset : {"4", "8", "5"}) {
-    const onnx::File read =
+    const File read =
         parsed(file({{"location", "m.data"}, {"offset", offset}, {"length", "8"}}), path());
     EXPECT_TRUE(read.initializers[0].external);
     const std::vector<float> values = read.initializers[0].array.as_float();
@@ -152,4 +152,4 @@ TEST_F(ExternalElements, StayWithinTheFolderAndTheirFile) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::onnx

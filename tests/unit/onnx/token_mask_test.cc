@@ -160,12 +160,13 @@ TEST(TokenMask, BecomesTheOpsMask) {
       if (known) options.known["mask"] = array_of(ElementType::kInt64, {kBatch, kTokens}, seen);
       const Network network = bind(builder.file(), classes, options);
       const std::vector<int32_t> of_inputs = known ? std::vector<int32_t>{} : documents;
-      const testing::LoweredNetwork lowered(network, 0, Purpose::kInference, {}, of_inputs);
-      EXPECT_EQ(lowered.ops(OpKind::kAttention), known ? 0u : 1u);
-      EXPECT_EQ(lowered.ops(OpKind::kSoftmax), known ? 1u : 0u);
+      const testing::LoweredNetwork lowered(network, 0, graph::Purpose::kInference, {}, of_inputs);
+      EXPECT_EQ(lowered.ops(graph::OpKind::kAttention), known ? 0u : 1u);
+      EXPECT_EQ(lowered.ops(graph::OpKind::kSoftmax), known ? 1u : 0u);
       outputs.push_back(lowered.output());
       const std::vector<float> target(static_cast<size_t>(elements(heads)), 0.25f);
-      const testing::LoweredNetwork trained(network, 0, Purpose::kTraining, target, of_inputs);
+      const testing::LoweredNetwork trained(
+          network, 0, graph::Purpose::kTraining, target, of_inputs);
       gradients.emplace_back();
       for (const int part : parts)
         for (const double slope : trained.gradient(part)) gradients.back().push_back(slope);
@@ -192,7 +193,7 @@ TEST(TokenMask, PositionsBeyondTheirTableAreRefused) {
     const Network network = bind(net.builder.file(), classes, {.batch = kBatch});
     const auto lower = [&] {
       return testing::LoweredNetwork(
-          network, 0, Purpose::kInference, {}, {0, 0, 0, 0, 0, 0, 0, 0, -1, -1});
+          network, 0, graph::Purpose::kInference, {}, {0, 0, 0, 0, 0, 0, 0, 0, -1, -1});
     };
     if (rows == 5) {
       EXPECT_THROW(lower(), ConfigError);

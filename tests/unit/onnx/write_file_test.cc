@@ -10,13 +10,11 @@
 #include "tests/reference/temporary_folder.h"
 #include "tests/unit/onnx/onnx_file.h"
 
-namespace lockstep {
+namespace lockstep::onnx {
 namespace {
 
 using namespace testing;
 using namespace testing::onnx_bytes;
-using onnx::Array;
-using onnx::ElementType;
 
 Array floats(const std::vector<double>& values) {
   return onnx::array_of(ElementType::kFloat, {static_cast<int64_t>(values.size())}, values);
@@ -26,10 +24,9 @@ class WriteOnnx : public ::testing::Test {
  protected:
   std::string path(const std::string& name) const { return (folder_.path() / name).string(); }
   std::string bytes_of(const std::string& name) const {
-    return read_file(path(name), size_t{1} << 20);
+    return lockstep::read_file(path(name), size_t{1} << 20);
   }
-  onnx::File written(const std::map<std::string, Array>& replaced,
-                     uint64_t limit = onnx::kLargestFile) {
+  File written(const std::map<std::string, Array>& replaced, uint64_t limit = kLargestFile) {
     onnx::write_file(path("m.onnx"), path("new.onnx"), replaced, limit);
     return onnx::read_file(path("new.onnx"));
   }
@@ -73,12 +70,12 @@ TEST_F(WriteOnnx, EqualElementsGiveEqualBytes) {
 
 TEST_F(WriteOnnx, NewElementsOfTheTensorsOwnType) {
   folder_.write("m.onnx", odd_model());
-  const onnx::File file =
+  const File file =
       written({{"w", floats({3, 4})}, {"h", floats({1.0002, 3})}, {"c", floats({7, 8})}});
   EXPECT_EQ(file.initializers[0].array.as_float(), (std::vector<float>{3, 4}));
   EXPECT_EQ(file.initializers[1].array.type, ElementType::kFloat16);
   EXPECT_EQ(file.initializers[1].array.as_float(), (std::vector<float>{1, 3}));
-  EXPECT_EQ(file.values[static_cast<size_t>(number_of(file, "c"))].constant->as_float(),
+  EXPECT_EQ(file.values[static_cast<size_t>(testing::number_of(file, "c"))].constant->as_float(),
             (std::vector<float>{7, 8}));
   EXPECT_NE(bytes_of("new.onnx").find("first the comment"), std::string::npos);
 }
@@ -104,7 +101,7 @@ TEST_F(WriteOnnx, TypedFieldsOfAllKinds) {
     const ElementType known = onnx::read_file(path("m.onnx")).initializers[0].array.type;
     const bool below_zero = type == 3 || type == 5 || type == 6 || type == 7 || type == 1;
     const double value = type == 9 ? 1 : below_zero ? -3 : 3;
-    const onnx::File file = written({{"w", onnx::array_of(known, {1}, {value})}});
+    const File file = written({{"w", onnx::array_of(known, {1}, {value})}});
     EXPECT_EQ(file.initializers[0].array.as_double(), (std::vector<double>{value})) << type;
   }
 }
@@ -118,11 +115,11 @@ TEST_F(WriteOnnx, NumbersOfConstantNodes) {
                 model({{node("Constant", {}, {"a"}, "", {number}),
                         node("Constant", {}, {"b"}, "", {list}),
                         node("Odd", {"x", "a", "b"}, {"y"})}}));
-  const onnx::File file =
+  const File file =
       written({{"a", onnx::array_of(ElementType::kFloat, {}, {4})}, {"b", floats({8, 9})}});
-  EXPECT_EQ(file.values[static_cast<size_t>(number_of(file, "a"))].constant->as_float(),
+  EXPECT_EQ(file.values[static_cast<size_t>(testing::number_of(file, "a"))].constant->as_float(),
             (std::vector<float>{4}));
-  EXPECT_EQ(file.values[static_cast<size_t>(number_of(file, "b"))].constant->as_float(),
+  EXPECT_EQ(file.values[static_cast<size_t>(testing::number_of(file, "b"))].constant->as_float(),
             (std::vector<float>{8, 9}));
   std::filesystem::remove(path("new.onnx"));
   expect_refused({{"b", floats({1, 2, 3})}},
@@ -142,7 +139,7 @@ TEST_F(WriteOnnx, ExternalElementsLieBesideTheNewFile) {
   folder_.write(
       "m.onnx.data",
       std::string(64, '\0') + raw<float>({1, 2}) + std::string(56, '\0') + raw<float>({3, 4}));
-  const onnx::File file = written({{"w", floats({5, 6})}});
+  const File file = written({{"w", floats({5, 6})}});
   EXPECT_EQ(file.initializers[0].array.as_float(), (std::vector<float>{1, 2}));
   EXPECT_EQ(file.initializers[1].array.as_float(), (std::vector<float>{5, 6}));
   EXPECT_TRUE(file.initializers[1].external);
@@ -151,7 +148,7 @@ TEST_F(WriteOnnx, ExternalElementsLieBesideTheNewFile) {
 
   // In the place of the old one, from which it is read.
   onnx::write_file(path("m.onnx"), path("m.onnx"), {{"v", floats({7, 8})}});
-  const onnx::File same = onnx::read_file(path("m.onnx"));
+  const File same = onnx::read_file(path("m.onnx"));
   EXPECT_EQ(same.initializers[0].array.as_float(), (std::vector<float>{7, 8}));
   EXPECT_EQ(same.initializers[1].array.as_float(), (std::vector<float>{3, 4}));
 }
@@ -162,7 +159,7 @@ TEST_F(WriteOnnx, TensorsThatShareAPlaceAreParted) {
                 model({{node("Odd", {"x", "v", "w"}, {"y"})},
                        {tensor("v", {2}, kFloat, place), tensor("w", {2}, kFloat, place)}}));
   folder_.write("m.onnx.data", raw<float>({1, 2}));
-  const onnx::File file = written({{"w", floats({5, 6})}});
+  const File file = written({{"w", floats({5, 6})}});
   EXPECT_EQ(file.initializers[0].array.as_float(), (std::vector<float>{1, 2}));
   EXPECT_EQ(file.initializers[1].array.as_float(), (std::vector<float>{5, 6}));
 }
@@ -185,7 +182,7 @@ TEST_F(WriteOnnx, WhatIsTooLargeGoesOutside) {
                 model({{node("Odd", {"x", "v", "w"}, {"y"})},
                        {raw_tensor("v", many), raw_tensor("w", many)}}));
   std::vector<double> others(1000, 7);
-  const onnx::File file = written({{"w", floats(others)}}, 2000);
+  const File file = written({{"w", floats(others)}}, 2000);
   EXPECT_LT(bytes_of("new.onnx").size(), 2000u);
   EXPECT_TRUE(file.initializers[0].external);
   EXPECT_EQ(file.initializers[0].array.as_float(), many);
@@ -203,4 +200,4 @@ TEST_F(WriteOnnx, WhatDoesNotFitIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::onnx

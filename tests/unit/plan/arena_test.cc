@@ -9,17 +9,17 @@
 #include "runtime/plan/plan.h"
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 constexpr size_t kWorkspace = 1000;
 
-size_t some_workspace(const Graph&, const Op& op) {
-  return op.kind == OpKind::kLinear ? kWorkspace : 0;
+size_t some_workspace(const graph::Graph&, const graph::Op& op) {
+  return op.kind == graph::OpKind::kLinear ? kWorkspace : 0;
 }
 
 // An op that may touch `tensor`, by index.
-bool touches(const Op& op, TensorId tensor) {
+bool touches(const graph::Op& op, TensorId tensor) {
   const auto has = [&](const auto& ids) {
     return std::find(ids.begin(), ids.end(), tensor) != ids.end();
   };
@@ -27,13 +27,13 @@ bool touches(const Op& op, TensorId tensor) {
 }
 
 // Replays the graph and checks, at each op, that every input still holds what its producer wrote.
-void expect_values_survive(const Graph& graph, const ProgramPlan& plan) {
+void expect_values_survive(const graph::Graph& graph, const ProgramPlan& plan) {
   std::vector<TensorId> owner_of_byte(plan.arena_bytes, kNoTensor);
   const auto in_arena = [&](TensorId id) {
     return id != kNoTensor && plan.tensor_offsets[static_cast<size_t>(id)] != kNotInArena;
   };
   for (size_t i = 0; i < graph.ops.size(); ++i) {
-    const Op& op = graph.ops[i];
+    const graph::Op& op = graph.ops[i];
     for (TensorId id : op.inputs) {
       if (!in_arena(id)) continue;
       const size_t offset = plan.tensor_offsets[static_cast<size_t>(id)];
@@ -64,13 +64,15 @@ void expect_values_survive(const Graph& graph, const ProgramPlan& plan) {
 }
 
 TEST(Arena, ValuesSurviveInEveryModelAndPurpose) {
-  for (const Purpose purpose : {Purpose::kTraining, Purpose::kEvaluation, Purpose::kInference}) {
-    const Graph mlp = build_model(testing::small_mlp(), testing::small_mlp_io(), 3, purpose);
+  for (const graph::Purpose purpose :
+       {graph::Purpose::kTraining, graph::Purpose::kEvaluation, graph::Purpose::kInference}) {
+    const graph::Graph mlp =
+        models::build_model(testing::small_mlp(), testing::small_mlp_io(), 3, purpose);
     expect_values_survive(mlp, plan_program(mlp, some_workspace));
     for (const float dropout : {0.0f, 0.1f}) {
       GptConfig config = testing::small_gpt();
       config.dropout = dropout;
-      const Graph gpt = build_model(config, {}, 2, purpose);
+      const graph::Graph gpt = models::build_model(config, {}, 2, purpose);
       expect_values_survive(gpt, plan_program(gpt, some_workspace));
     }
   }
@@ -79,25 +81,26 @@ TEST(Arena, ValuesSurviveInEveryModelAndPurpose) {
 TEST(Arena, SharesMemoryOverTime) {
   GptConfig config = testing::small_gpt();
   config.layers = 8;
-  const Graph graph = build_model(config, {}, 2, Purpose::kEvaluation);
+  const graph::Graph graph = models::build_model(config, {}, 2, graph::Purpose::kEvaluation);
   const ProgramPlan plan = plan_program(graph, some_workspace);
   size_t all = 0;
-  for (const Tensor& tensor : graph.tensors) {
-    if (tensor.role == Role::kActivation) all += tensor.bytes();
+  for (const graph::Tensor& tensor : graph.tensors) {
+    if (tensor.role == graph::Role::kActivation) all += tensor.bytes();
   }
   EXPECT_LT(plan.arena_bytes * 4, all);
 }
 
 TEST(Arena, DropoutWorksInPlaceOnlyWhenItsInputDies) {
-  GraphBuilder builder(Purpose::kTraining);
+  graph::GraphBuilder builder(graph::Purpose::kTraining);
   const TensorId x = builder.input("x", {4, 8}, DType::kF32);
   const TensorId a = ops::activation(builder, "a", x, Activation::kRelu);
   const TensorId kept = ops::dropout(builder, "kept", a, 0.5f);
   const TensorId b = ops::activation(builder, "b", kept, Activation::kTanh);
   const TensorId sum = ops::add(builder, "sum", a, b);
   builder.keep(sum);
-  const Graph graph = std::move(builder).finish();
-  const ProgramPlan plan = plan_program(graph, [](const Graph&, const Op&) { return size_t{0}; });
+  const graph::Graph graph = std::move(builder).finish();
+  const ProgramPlan plan =
+      plan_program(graph, [](const graph::Graph&, const graph::Op&) { return size_t{0}; });
   EXPECT_NE(plan.tensor_offsets[static_cast<size_t>(kept)],
             plan.tensor_offsets[static_cast<size_t>(a)]);
   EXPECT_EQ(plan.tensor_offsets[static_cast<size_t>(b)],
@@ -110,13 +113,14 @@ TEST(Arena, RecomputedBlocksTakeLess) {
   GptConfig config = testing::small_gpt();
   config.layers = 8;
   const auto arena_bytes = [&](bool recompute) {
-    GraphOptions options(Purpose::kTraining);
+    graph::GraphOptions options(graph::Purpose::kTraining);
     options.recompute = recompute;
-    const Graph graph = build_model(config, {}, 2, options);
-    return plan_program(graph, [](const Graph&, const Op&) { return size_t{0}; }).arena_bytes;
+    const graph::Graph graph = models::build_model(config, {}, 2, options);
+    return plan_program(graph, [](const graph::Graph&, const graph::Op&) { return size_t{0}; })
+        .arena_bytes;
   };
   EXPECT_LT(arena_bytes(true), arena_bytes(false) / 2);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

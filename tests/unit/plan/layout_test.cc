@@ -9,11 +9,12 @@
 #include "runtime/plan/plan_parts.h"
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 8);
   std::vector<const ParameterSlot*> slots;
   for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
@@ -33,7 +34,8 @@ TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
 }
 
 TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   const ParameterLayout layout = make_layout(graph, 1);
   const auto offset_of = [&](const std::string& name) {
     const auto slot = std::find_if(
@@ -49,9 +51,10 @@ TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
 }
 
 TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = layout.buckets = make_buckets({0, layout.elements}, 2, 512);
+  const auto buckets = layout.buckets = collectives::make_buckets({0, layout.elements}, 2, 512);
   ASSERT_GT(buckets.size(), 4u);
   const auto schedule = bucket_schedule(graph, layout);
   int next = 0;
@@ -77,24 +80,24 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
 
 // What has no gradient lies behind what has, and takes no room of gradients, moments and sums.
 TEST(Layout, FrozenParametersLieApart) {
-  GraphOptions graph_options(Purpose::kTraining);
-  graph_options.prepare_parameters = [](Graph& graph) {
+  graph::GraphOptions graph_options(graph::Purpose::kTraining);
+  graph_options.prepare_parameters = [](graph::Graph& graph) {
     for (const TensorId id : graph.parameters)
       graph[id].frozen =
           graph[id].name.find("layer") != std::string::npos && graph[id].running_momentum == 0;
   };
-  const Graph graph =
-      build_model(testing::small_resnet(), testing::small_image_io(), 2, graph_options);
+  const graph::Graph graph =
+      models::build_model(testing::small_resnet(), testing::small_image_io(), 2, graph_options);
   for (const int stage : {0, 1, 2, 3}) {
     PlanOptions options;
-    options.sharding.topology = Topology::flat(4);
+    options.sharding.topology = collectives::Topology::flat(4);
     options.sharding.lanes = 8;
     options.bucket_mib = 0.05;
     options.sharding.zero_stage = stage;
     options.optimizer.moments = 2;
     options.optimizer.snapshot = true;
-    const Plan plan =
-        make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
+    const Plan plan = make_plan(
+        {graph}, options, [](const graph::Graph&, const graph::Op&) { return size_t{0}; });
     const ParameterLayout& layout = plan.layout;
     int64_t frozen = 0;
     for (const ParameterSlot& slot : layout.slots) {
@@ -119,7 +122,7 @@ TEST(Layout, FrozenParametersLieApart) {
     }
     // In stage 3 the blocks of frozen parameters are gathered as the others are.
     std::vector<bool> gathered(plan.layout.all_buckets().size());
-    for (const GatherItem& item : plan.programs.training.gathers)
+    for (const collectives::GatherItem& item : plan.programs.training.gathers)
       gathered[static_cast<size_t>(item.bucket)] = true;
     for (size_t b = plan.layout.buckets.size(); b < gathered.size(); ++b)
       EXPECT_EQ(gathered[b], stage == 3) << b;
@@ -128,12 +131,13 @@ TEST(Layout, FrozenParametersLieApart) {
 
 // Whatever cuts the buffer by buckets finds gradients and statistics apart.
 TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
-  const Graph graph =
-      build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining);
+  const graph::Graph graph = models::build_model(
+      testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.lanes = 8;
   options.bucket_mib = 0.05;
-  const Plan plan = make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
+  const Plan plan =
+      make_plan({graph}, options, [](const graph::Graph&, const graph::Op&) { return size_t{0}; });
   int statistics = 0;
   for (const ParameterSlot& slot : plan.layout.slots) {
     const bool statistic = slot.running_momentum > 0;
@@ -157,15 +161,16 @@ TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
 }
 
 TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   for (const int64_t most : {int64_t{1}, int64_t{3000}, int64_t{20'000}, int64_t{1} << 40}) {
     const ParameterLayout layout = make_layout(graph, 4, most);
-    const std::vector<Range>& buckets = layout.buckets;
+    const std::vector<collectives::Range>& buckets = layout.buckets;
     int64_t end = 0;
-    for (const Range& bucket : buckets) {
+    for (const collectives::Range& bucket : buckets) {
       EXPECT_EQ(bucket.begin, end);
-      EXPECT_EQ(bucket.size() % (4 * kSliceAlignment), 0);
-      EXPECT_LE(bucket.size(), std::max(most, 4 * kSliceAlignment));
+      EXPECT_EQ(bucket.size() % (4 * collectives::kSliceAlignment), 0);
+      EXPECT_LE(bucket.size(), std::max(most, 4 * collectives::kSliceAlignment));
       end = bucket.end;
     }
     EXPECT_EQ(end, layout.elements);
@@ -173,10 +178,12 @@ TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
     for (const ParameterSlot& slot : layout.slots)
       EXPECT_EQ(slot.offset % kSquaresChunk, 0) << slot.name;
     end = 0;
-    for (const Range& block : layout.blocks) {
+    for (const collectives::Range& block : layout.blocks) {
       EXPECT_EQ(block.begin, end);
       end = block.end;
-      const auto begins = [&](const Range& bucket) { return bucket.begin == block.begin; };
+      const auto begins = [&](const collectives::Range& bucket) {
+        return bucket.begin == block.begin;
+      };
       EXPECT_TRUE(std::any_of(buckets.begin(), buckets.end(), begins));
       for (const ParameterSlot& slot : layout.slots) {
         const int64_t slot_end = slot.offset + slot.elements;
@@ -193,17 +200,19 @@ TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
 // Catches: a gradient that is written where another one still waits to be summed.
 TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
   for (const auto& [graph, bucket_mib] :
-       {std::pair(build_model(testing::small_gpt(), {}, 2, Purpose::kTraining), 0.004),
+       {std::pair(models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
+                  0.004),
         std::pair(
-            build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+            models::build_model(
+                testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining),
             0.03)}) {
     PlanOptions options;
-    options.sharding.topology = Topology::flat(2);
+    options.sharding.topology = collectives::Topology::flat(2);
     options.sharding.zero_stage = 2;
     options.sharding.lanes = 8;
     options.bucket_mib = bucket_mib;
-    const Plan plan =
-        make_plan({graph}, options, [](const Graph&, const Op&) { return size_t{0}; });
+    const Plan plan = make_plan(
+        {graph}, options, [](const graph::Graph&, const graph::Op&) { return size_t{0}; });
     EXPECT_LT(plan.layout.gradient_elements, plan.layout.elements * 2 / 3);
     EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients),
               static_cast<size_t>(plan.layout.gradient_elements) * 4);
@@ -212,17 +221,18 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
     const size_t count = plan.layout.buckets.size();
     std::vector<bool> begun(count, false), summed(count, false);
     const auto memory = [&](size_t bucket) {
-      return Range{plan.layout.bucket_offsets[bucket],
-                   plan.layout.bucket_offsets[bucket] + plan.layout.buckets[bucket].size()};
+      return collectives::Range{
+          plan.layout.bucket_offsets[bucket],
+          plan.layout.bucket_offsets[bucket] + plan.layout.buckets[bucket].size()};
     };
     for (size_t op = 0; op < graph.ops.size(); ++op) {
       for (const int bucket : plan.programs.training.buckets_begun_by_op[op]) {
-        const Range mine = memory(static_cast<size_t>(bucket));
+        const collectives::Range mine = memory(static_cast<size_t>(bucket));
         EXPECT_GE(mine.begin, 0);
         EXPECT_LE(mine.end, plan.layout.gradient_elements);
         for (size_t other = 0; other < count; ++other) {
           if (!begun[other] || summed[other]) continue;
-          const Range taken = memory(other);
+          const collectives::Range taken = memory(other);
           EXPECT_TRUE(mine.end <= taken.begin || taken.end <= mine.begin) << bucket << ' ' << other;
         }
         begun[static_cast<size_t>(bucket)] = true;
@@ -233,7 +243,7 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
         if (std::count(outputs.begin(), outputs.end(), graph[graph.parameters[p]].gradient) == 0)
           continue;
         for (size_t bucket = 0; bucket < count; ++bucket) {
-          const Range& range = plan.layout.buckets[bucket];
+          const collectives::Range& range = plan.layout.buckets[bucket];
           if (slot.offset >= range.end || slot.offset + slot.elements <= range.begin) continue;
           EXPECT_TRUE(begun[bucket] && !summed[bucket]) << slot.name;
           EXPECT_EQ(slot.gradient_offset - slot.offset,
@@ -241,13 +251,13 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
         }
       }
       for (const int bucket : plan.programs.training.buckets_after_op[op]) {
-        if (bucket >= kExchangesInFlight)
-          summed[static_cast<size_t>(bucket - kExchangesInFlight)] = true;
+        if (bucket >= collectives::kExchangesInFlight)
+          summed[static_cast<size_t>(bucket - collectives::kExchangesInFlight)] = true;
       }
     }
     for (size_t bucket = 0; bucket < count; ++bucket) {
       int64_t covered = 0;
-      for (const Range& gap : plan.layout.bucket_gaps[bucket]) covered += gap.size();
+      for (const collectives::Range& gap : plan.layout.bucket_gaps[bucket]) covered += gap.size();
       for (const ParameterSlot& slot : plan.layout.slots)
         covered += std::max<int64_t>(
             0,
@@ -260,9 +270,10 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
 
 // The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   ParameterLayout layout = make_layout(graph, 2);
-  const auto buckets = layout.buckets = make_buckets({0, layout.elements}, 2, 512);
+  const auto buckets = layout.buckets = collectives::make_buckets({0, layout.elements}, 2, 512);
   layout.compute = DType::kBF16;
   ProgramPlan program;
   gather_in_place(graph, layout, program);
@@ -294,21 +305,24 @@ TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
 // Catches: a parameter that is read where another one has come to lie, or may be on its way to.
 TEST(Layout, BlocksAreThereWhileTheyAreRead) {
   for (const auto& [graph, most] :
-       {std::pair(build_model(testing::small_gpt(), {}, 2, Purpose::kTraining), 1024),
+       {std::pair(models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
+                  1024),
         std::pair(
-            build_model(testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+            models::build_model(
+                testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining),
             8192),
-        std::pair(build_model(
-                      testing::small_resnet(), testing::small_image_io(), 2, Purpose::kEvaluation),
-                  8192)}) {
+        std::pair(
+            models::build_model(
+                testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kEvaluation),
+            8192)}) {
     ParameterLayout layout = make_layout(
-        graph.purpose == Purpose::kTraining
+        graph.purpose == graph::Purpose::kTraining
             ? graph
-            : build_model(
-                  testing::small_resnet(), testing::small_image_io(), 2, Purpose::kTraining),
+            : models::build_model(
+                  testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining),
         4,
         most);
-    const std::vector<Range>& buckets = layout.buckets;
+    const std::vector<collectives::Range>& buckets = layout.buckets;
     constexpr size_t kBytes = 2;
     layout.compute = DType::kBF16;
     ProgramPlan program;
@@ -317,8 +331,8 @@ TEST(Layout, BlocksAreThereWhileTheyAreRead) {
     EXPECT_LT(program.gathered_bytes, static_cast<size_t>(layout.elements) * kBytes * 3 / 4);
     // What lies where: the flat element of each in memory, -1 while something is on its way.
     std::vector<int64_t> memory(program.gathered_bytes / kBytes, -1);
-    const auto put = [&](const GatherItem& item, bool there) {
-      const Range& bucket = buckets[static_cast<size_t>(item.bucket)];
+    const auto put = [&](const collectives::GatherItem& item, bool there) {
+      const collectives::Range& bucket = buckets[static_cast<size_t>(item.bucket)];
       for (int64_t i = 0; i < bucket.size(); ++i)
         memory.at(item.offset / kBytes + static_cast<size_t>(i)) = there ? bucket.begin + i : -1;
     };
@@ -347,4 +361,4 @@ TEST(Layout, BlocksAreThereWhileTheyAreRead) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

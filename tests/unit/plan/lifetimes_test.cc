@@ -8,7 +8,7 @@
 #include <numeric>
 #include <random>
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // The definition: each block, from the largest to the smallest, is held against all before it.
@@ -73,4 +73,4 @@ TEST(PlaceByLifetime, ManyBlocksTakeLittleMoreThanTheirNumber) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

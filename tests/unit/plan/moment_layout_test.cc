@@ -9,7 +9,7 @@
 #include "runtime/plan/muon_layout.h"
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 // Two matrices that touch, a bias, and one more matrix at the end.
@@ -29,7 +29,7 @@ ParameterLayout make_parameters() {
   add("b.bias", {9});
   add("wte.weight", {40, 10});
   add("c.weight", {16, 20});
-  layout.elements = padded_elements(layout.elements, 4);
+  layout.elements = collectives::padded_elements(layout.elements, 4);
   layout.statistics_begin = layout.elements;
   return layout;
 }
@@ -38,7 +38,7 @@ TEST(MomentLayout, MatricesOfMuonHaveOne) {
   const ParameterLayout layout = make_parameters();
   const auto begin = [&](size_t slot) { return layout.slots[slot].offset; };
   EXPECT_EQ(one_moment_ranges(MuonConfig(), layout),
-            (std::vector<Range>{{begin(1), begin(3)}, {begin(5), layout.elements}}));
+            (std::vector<collectives::Range>{{begin(1), begin(3)}, {begin(5), layout.elements}}));
   OptimizerConfig config;
   config.kind = AdamwConfig();
   EXPECT_TRUE(one_moment_ranges(config, layout).empty());
@@ -47,29 +47,32 @@ TEST(MomentLayout, MatricesOfMuonHaveOne) {
 }
 
 TEST(MomentLayout, OutsideIsWhatIsInNoHole) {
-  const std::vector<Range> holes = {{10, 20}, {30, 40}};
-  EXPECT_EQ(outside({0, 50}, holes), (std::vector<Range>{{0, 10}, {20, 30}, {40, 50}}));
-  EXPECT_EQ(outside({10, 40}, holes), (std::vector<Range>{{20, 30}}));
-  EXPECT_EQ(outside({15, 35}, holes), (std::vector<Range>{{20, 30}}));
-  EXPECT_EQ(outside({12, 18}, holes), std::vector<Range>());
-  EXPECT_EQ(outside({20, 30}, holes), (std::vector<Range>{{20, 30}}));
-  EXPECT_EQ(outside({40, 41}, holes), (std::vector<Range>{{40, 41}}));
-  EXPECT_EQ(outside({0, 50}, {}), (std::vector<Range>{{0, 50}}));
+  const std::vector<collectives::Range> holes = {{10, 20}, {30, 40}};
+  EXPECT_EQ(outside({0, 50}, holes),
+            (std::vector<collectives::Range>{{0, 10}, {20, 30}, {40, 50}}));
+  EXPECT_EQ(outside({10, 40}, holes), (std::vector<collectives::Range>{{20, 30}}));
+  EXPECT_EQ(outside({15, 35}, holes), (std::vector<collectives::Range>{{20, 30}}));
+  EXPECT_EQ(outside({12, 18}, holes), std::vector<collectives::Range>());
+  EXPECT_EQ(outside({20, 30}, holes), (std::vector<collectives::Range>{{20, 30}}));
+  EXPECT_EQ(outside({40, 41}, holes), (std::vector<collectives::Range>{{40, 41}}));
+  EXPECT_EQ(outside({0, 50}, {}), (std::vector<collectives::Range>{{0, 50}}));
 }
 
 TEST(MomentLayout, TheMostIsCountedElementByElement) {
   const ParameterLayout layout = make_parameters();
-  const std::vector<Range> holes = one_moment_ranges(MuonConfig(), layout);
-  const std::vector<Range> buckets = make_buckets({0, layout.elements}, 4, 512);
+  const std::vector<collectives::Range> holes = one_moment_ranges(MuonConfig(), layout);
+  const std::vector<collectives::Range> buckets =
+      collectives::make_buckets({0, layout.elements}, 4, 512);
   ASSERT_GT(buckets.size(), 1u);
   for (const int parts : {1, 2, 4}) {
     int64_t most = 0, least = layout.elements;
     for (int part = 0; part < parts; ++part) {
       int64_t count = 0;
-      for (const Range& range : owned_ranges(buckets, part, parts)) {
+      for (const collectives::Range& range : collectives::owned_ranges(buckets, part, parts)) {
         for (int64_t i = range.begin; i < range.end; ++i)
-          count += std::ranges::none_of(
-              holes, [&](const Range& hole) { return hole.begin <= i && i < hole.end; });
+          count += std::ranges::none_of(holes, [&](const collectives::Range& hole) {
+            return hole.begin <= i && i < hole.end;
+          });
       }
       most = std::max(most, count);
       least = std::min(least, count);
@@ -82,4 +85,4 @@ TEST(MomentLayout, TheMostIsCountedElementByElement) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -9,7 +9,7 @@
 
 #include "runtime/plan/plan.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
 ParameterSlot slot(const char* name, int64_t offset, Shape shape) {
@@ -23,7 +23,7 @@ ParameterSlot slot(const char* name, int64_t offset, Shape shape) {
 
 Plan make_plan_of(int ranks, int zero_stage) {
   Plan plan;
-  plan.sharding.topology = Topology::flat(ranks);
+  plan.sharding.topology = collectives::Topology::flat(ranks);
   plan.sharding.lanes = 4;
   plan.sharding.zero_stage = zero_stage;
   int64_t offset = 0;
@@ -40,9 +40,10 @@ Plan make_plan_of(int ranks, int zero_stage) {
   add("column.weight", {64, 1});
   add("lm_head.weight", {64, 20});
   add("one.weight", {1, 64});
-  plan.layout.elements = padded_elements(offset, plan.sharding.lanes);
+  plan.layout.elements = collectives::padded_elements(offset, plan.sharding.lanes);
   plan.layout.statistics_begin = plan.layout.elements;
-  plan.layout.buckets = make_buckets({0, plan.layout.elements}, plan.sharding.lanes, 512);
+  plan.layout.buckets =
+      collectives::make_buckets({0, plan.layout.elements}, plan.sharding.lanes, 512);
   return plan;
 }
 
@@ -136,4 +137,4 @@ TEST(MuonLayout, MemoryHoldsWhatTravels) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

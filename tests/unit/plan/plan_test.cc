@@ -7,15 +7,16 @@
 
 #include "tests/reference/models.h"
 
-namespace lockstep {
+namespace lockstep::plan {
 namespace {
 
-size_t none(const Graph&, const Op&) { return 0; }
+size_t none(const graph::Graph&, const graph::Op&) { return 0; }
 
 Plan plan_for(int ranks, int lanes, int moments) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
-  options.sharding.topology = Topology::flat(ranks);
+  options.sharding.topology = collectives::Topology::flat(ranks);
   options.sharding.lanes = lanes;
   options.optimizer.moments = moments;
   options.bucket_mib = 0.01;
@@ -33,7 +34,7 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   EXPECT_EQ(four.memory.row_bytes(RowKind::kMoments), flat / 2);
   EXPECT_EQ(one.memory.row_bytes(RowKind::kStaging), 0u);
   EXPECT_EQ(four.memory.row_bytes(RowKind::kStaging),
-            4 * static_cast<size_t>(exchanged_elements(four.layout.buckets, false)));
+            4 * static_cast<size_t>(collectives::exchanged_elements(four.layout.buckets, false)));
   EXPECT_EQ(one.traffic.wire_bytes, 0);
   EXPECT_EQ(four.traffic.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
   size_t sum = 0;
@@ -43,8 +44,9 @@ TEST(Plan, RowsFollowRanksAndLanes) {
 
 // What four ranks of two lanes each have and send in each ZeRO stage.
 TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
-  const auto plan_of = [&](int stage, const Topology& topology) {
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const auto plan_of = [&](int stage, const collectives::Topology& topology) {
     PlanOptions options;
     options.sharding.topology = topology;
     options.sharding.zero_stage = stage;
@@ -53,10 +55,10 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
     options.bucket_mib = 0.004;
     return make_plan({graph}, options, none);
   };
-  const std::vector<Plan> plans = {plan_of(0, Topology::flat(4)),
-                                   plan_of(1, Topology::flat(4)),
-                                   plan_of(2, Topology::flat(4)),
-                                   plan_of(3, Topology::flat(4))};
+  const std::vector<Plan> plans = {plan_of(0, collectives::Topology::flat(4)),
+                                   plan_of(1, collectives::Topology::flat(4)),
+                                   plan_of(2, collectives::Topology::flat(4)),
+                                   plan_of(3, collectives::Topology::flat(4))};
   const auto flat = static_cast<size_t>(plans[0].layout.elements) * 4;
   for (const Plan& plan : plans) EXPECT_EQ(plan.layout.buckets, plans[0].layout.buckets);
   const auto row = [&](int stage, RowKind kind) {
@@ -88,7 +90,7 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
   EXPECT_EQ(plans[1].traffic.wire_bytes, sent(flat + flat));
   EXPECT_EQ(plans[2].traffic.wire_bytes, sent(2 * flat + flat));
   size_t gathered = 0;
-  for (const GatherItem& item : plans[3].programs.training.gathers)
+  for (const collectives::GatherItem& item : plans[3].programs.training.gathers)
     gathered +=
         static_cast<size_t>(plans[3].layout.buckets[static_cast<size_t>(item.bucket)].size()) * 4;
   EXPECT_GT(gathered, flat);
@@ -101,7 +103,8 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
 
 // Two bytes for a gradient, four for a parameter that comes back; the memory is the same.
 TEST(Plan, CountsWhatTravelsRounded) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.topology = {1, 4};
   options.sharding.lanes = 8;
@@ -121,9 +124,9 @@ TEST(Plan, BucketsGrowWithTheRootOfTheModel) {
   const auto graph_of = [](int64_t width) {
     GptConfig config = testing::small_gpt();
     config.width = width;
-    return build_model(config, {}, 2, Purpose::kTraining);
+    return models::build_model(config, {}, 2, graph::Purpose::kTraining);
   };
-  const Graph small = graph_of(64), large = graph_of(1024);
+  const graph::Graph small = graph_of(64), large = graph_of(1024);
   double elements = 0;
   for (const TensorId parameter : large.parameters)
     elements += static_cast<double>(large.shape(parameter).elements());
@@ -136,7 +139,8 @@ TEST(Plan, BucketsGrowWithTheRootOfTheModel) {
 
 // In stage 0 too ranks that share memory send nothing; each has its own parameters.
 TEST(Plan, SumsGoEverywhereInSharedMemory) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.topology = {1, 4};
   options.sharding.lanes = 8;
@@ -161,7 +165,8 @@ TEST(Plan, CountsTheCopyOfTheWeights) {
     options.sharding.lanes = 2;
     options.sharding.zero_stage = stage;
     if (separate_memory) options.device.emplace();
-    Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+    graph::Graph graph =
+        models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
     for (const TensorId parameter : graph.parameters) graph[parameter].dtype = compute;
     const Plan plan = make_plan({graph}, options, none);
     const size_t rows = plan.memory.total_bytes() - plan.memory.device_bytes();
@@ -180,7 +185,8 @@ TEST(Plan, CountsTheCopyOfTheWeights) {
 // A rank with four of eight lanes: what rounding takes of four lanes, of three sums of them, and of
 // half of the sum over two ranks; with two groups, of its own and of that half.
 TEST(Plan, CountsResiduals) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.lanes = 8;
   options.sharding.topology = {1, 2};
@@ -197,7 +203,8 @@ TEST(Plan, CountsResiduals) {
 
 // Two sums of factors and of what is no matrix travel, there and back, in place of the gradients.
 TEST(Plan, CountsFactors) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.lanes = 8;
   options.sharding.topology = {1, 4};
@@ -208,8 +215,8 @@ TEST(Plan, CountsFactors) {
   const Plan plan = make_plan({graph}, options, none);
   ASSERT_TRUE(plan.traffic.power_sgd);
   EXPECT_GT(plan.traffic.power_sgd->matrices.size(), 0u);
-  const int64_t factors = padded_elements(plan.traffic.power_sgd->left_elements, 8) +
-                          padded_elements(plan.traffic.power_sgd->right_elements, 8);
+  const int64_t factors = collectives::padded_elements(plan.traffic.power_sgd->left_elements, 8) +
+                          collectives::padded_elements(plan.traffic.power_sgd->right_elements, 8);
   EXPECT_EQ(plan.traffic.wire_bytes, 2 * factors * 4 / 4 * 3);
   EXPECT_LT(plan.traffic.wire_bytes, whole.traffic.wire_bytes / 2);
   EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), 0u);
@@ -223,7 +230,8 @@ TEST(Plan, CountsFactors) {
 // Four nodes of two ranks: half of the gradients cross the node's border of a rank, and of that
 // three quarters go to other nodes; the parameters come back the same way.
 TEST(Plan, CountsWhatLeavesTheNode) {
-  const Graph graph = build_model(testing::small_gpt(), {}, 2, Purpose::kTraining);
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
   PlanOptions options;
   options.sharding.topology = {4, 2};
   options.sharding.lanes = 8;
@@ -238,7 +246,8 @@ TEST(Plan, CountsTheFlopsOfAnMlp) {
   MlpConfig config;
   config.hidden = {20};
   config.outputs = 3;
-  const Graph graph = build_model(config, {.features = 10, .classes = 3}, 7, Purpose::kEvaluation);
+  const graph::Graph graph =
+      models::build_model(config, {.features = 10, .classes = 3}, 7, graph::Purpose::kEvaluation);
   const ProgramPlan plan = plan_program(graph, none);
   const int64_t products = 2 * 7 * (10 * 20 + 20 * 3);
   EXPECT_GE(plan.flops, products);
@@ -246,4 +255,4 @@ TEST(Plan, CountsTheFlopsOfAnMlp) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::plan

@@ -4,11 +4,11 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 TEST(TensorCoreAdvice, NamesWhatTheModelMayCompute) {
-  OpSet cpu = {}, gpu = {};
+  exec::OpSet cpu = {}, gpu = {};
   gpu.separate_memory = true;
   ExecutionConfig execution;
   execution.precision = Precision::kFp32;
@@ -30,4 +30,4 @@ TEST(TensorCoreAdvice, NamesWhatTheModelMayCompute) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -6,14 +6,14 @@
 
 #include "models/registry.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
-constexpr Topology kNode = {.nodes = 1, .per_node = 4, .shares_memory = true};
-constexpr Topology kTwoNodes = {.nodes = 2, .per_node = 2, .shares_memory = true};
+constexpr collectives::Topology kNode = {.nodes = 1, .per_node = 4, .shares_memory = true};
+constexpr collectives::Topology kTwoNodes = {.nodes = 2, .per_node = 2, .shares_memory = true};
 
-OpSet gpu() {
-  OpSet ops = {};
+exec::OpSet gpu() {
+  exec::OpSet ops = {};
   ops.separate_memory = true;
   return ops;
 }
@@ -30,16 +30,17 @@ RunConfig config_of(const CommConfig& comm) {
   return config;
 }
 
-Graph small_model() {
+graph::Graph small_model() {
   MlpConfig mlp;
   mlp.hidden = {64};
   mlp.outputs = 8;
-  return build_model(mlp, {.features = 32, .classes = 8}, 4, GraphOptions(Purpose::kTraining));
+  return models::build_model(
+      mlp, {.features = 32, .classes = 8}, 4, graph::GraphOptions(graph::Purpose::kTraining));
 }
 
 // A small vocabulary's logits are whole, however many tokens a lane has.
 TEST(Decisions, HowManyRowsOfLogitsThereAreAtATime) {
-  const OpSet cpu = {};
+  const exec::OpSet cpu = {};
   ExecutionConfig execution;
   EXPECT_EQ(loss_rows_of(execution, 50257, cpu), 1280);
   EXPECT_EQ(loss_rows_of(execution, 128256, cpu), 512);
@@ -55,13 +56,13 @@ TEST(Decisions, HowManyRowsOfLogitsThereAreAtATime) {
 }
 
 TEST(Decisions, WhoSharesMemoryWithinANode) {
-  const OpSet cpu = {};
+  const exec::OpSet cpu = {};
   for (int64_t stage : {0, 1, 2}) EXPECT_TRUE(wants_shared_memory(comm_of(stage), kNode, cpu));
   EXPECT_FALSE(wants_shared_memory(comm_of(3), kNode, cpu));
   EXPECT_FALSE(wants_shared_memory(comm_of(0), kTwoNodes, cpu));
   EXPECT_TRUE(wants_shared_memory(comm_of(1), kTwoNodes, cpu));
   EXPECT_FALSE(wants_shared_memory(comm_of(1), kNode, gpu()));
-  EXPECT_FALSE(wants_shared_memory(comm_of(1), Topology{.nodes = 4}, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm_of(1), collectives::Topology{.nodes = 4}, cpu));
   CommConfig comm = comm_of(0);
   comm.power_sgd_rank = 2;
   EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
@@ -74,8 +75,8 @@ TEST(Decisions, WhoSharesMemoryWithinANode) {
 }
 
 TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
-  const Graph model = small_model();
-  const auto shares = [&](Topology placed, bool reached, RunPurpose purpose) {
+  const graph::Graph model = small_model();
+  const auto shares = [&](collectives::Topology placed, bool reached, RunPurpose purpose) {
     placed.shares_memory = reached;
     return choose_defaults(config_of(comm_of(1)), placed, purpose, {}, model)
         .sharding.topology.shares_memory;
@@ -86,8 +87,8 @@ TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
 }
 
 TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
-  const Graph model = small_model();
-  const auto stage = [&](const Topology& placed, RunPurpose purpose) {
+  const graph::Graph model = small_model();
+  const auto stage = [&](const collectives::Topology& placed, RunPurpose purpose) {
     return choose_defaults(config_of(comm_of(3)), placed, purpose, {}, model).sharding.zero_stage;
   };
   EXPECT_EQ(stage(kNode, RunPurpose::kTrain), 3);
@@ -96,10 +97,11 @@ TEST(Decisions, TheStageTakesEffectWhereRanksTrain) {
 }
 
 TEST(Decisions, BucketsAreAsConfiguredOrDependOnTheModelAlone) {
-  const Graph model = small_model();
-  const auto bucket_mib = [&](const CommConfig& comm, const Topology& placed, const OpSet& ops) {
-    return choose_defaults(config_of(comm), placed, RunPurpose::kTrain, ops, model).bucket_mib;
-  };
+  const graph::Graph model = small_model();
+  const auto bucket_mib =
+      [&](const CommConfig& comm, const collectives::Topology& placed, const exec::OpSet& ops) {
+        return choose_defaults(config_of(comm), placed, RunPurpose::kTrain, ops, model).bucket_mib;
+      };
   CommConfig configured = comm_of(1);
   configured.bucket_mib = 3;
   EXPECT_EQ(bucket_mib(configured, kNode, {}), 3);
@@ -114,11 +116,11 @@ TEST(Decisions, FastOrderKnowsNoNodes) {
   comm.order = CommConfig::Order::kFast;
   EXPECT_EQ(choose_defaults(config_of(comm), kTwoNodes, RunPurpose::kTrain, {}, small_model())
                 .sharding.topology,
-            Topology::flat(4));
+            collectives::Topology::flat(4));
 }
 
 TEST(Decisions, ARunThatSavesOnItsWayHasASnapshot) {
-  const Graph model = small_model();
+  const graph::Graph model = small_model();
   const auto snapshot = [&](const RunConfig& config, RunPurpose purpose = RunPurpose::kTrain) {
     return choose_defaults(config, kNode, purpose, {}, model).snapshot;
   };
@@ -139,4 +141,4 @@ TEST(Decisions, ARunThatSavesOnItsWayHasASnapshot) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -12,7 +12,7 @@
 #include "tests/reference/onnx_bytes.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 using namespace testing::onnx_bytes;
@@ -25,7 +25,7 @@ OpenedConfig config(int64_t batch,
                            " } data { synthetic { samples: 64 features: 2 classes: 2 } } optimizer "
                            "{ sgd {} } train { steps: 1 global_batch: " +
                            std::to_string(batch) + " }";
-  const OpenedConfig opened = open_config(parse_config(text, "test", overrides));
+  const OpenedConfig opened = open_config(config::parse_config(text, "test", overrides));
   check_config(opened);
   return opened;
 }
@@ -127,27 +127,29 @@ TEST(ChooseLanes, ChecksWhatDependsOnTheLanes) {
 
 TEST(NormalisesLanes, IsTrueForTheFamiliesWhoseGraphsDo) {
   int normalise = 0;
-  for (const SmallModel& small : small_models()) {
-    if (small.purpose != Purpose::kTraining) continue;
-    GraphOptions options(Purpose::kTraining);
+  for (const models::SmallModel& small : models::small_models()) {
+    if (small.purpose != graph::Purpose::kTraining) continue;
+    graph::GraphOptions options(graph::Purpose::kTraining);
     options.lanes = small.lanes;
     options.packed = small.packed;
     options.loss_rows = small.loss_rows;
     bool expected = false;
-    for (const Op& op : build_model(small.config, small.io, small.lane_batch, options).ops)
-      expected |= op.kind == OpKind::kBatchNorm && !op.as<BatchNormAttributes>().synchronised;
-    EXPECT_EQ(open_model(small.config)->traits().normalises_lanes, expected) << small.name;
+    for (const graph::Op& op :
+         models::build_model(small.config, small.io, small.lane_batch, options).ops)
+      expected |=
+          op.kind == graph::OpKind::kBatchNorm && !op.as<graph::BatchNormAttributes>().synchronised;
+    EXPECT_EQ(models::open_model(small.config)->traits().normalises_lanes, expected) << small.name;
     normalise += expected ? 1 : 0;
   }
   EXPECT_GT(normalise, 1);
 }
 
 TEST(ParseRecordedConfig, MissingLanesAreTheFormerDefault) {
-  std::string text = to_text(config(64).config);
+  std::string text = config::to_text(config(64).config);
   const size_t line = text.find("  lanes: 0\n");
   ASSERT_NE(line, std::string::npos) << text;
-  EXPECT_EQ(parse_recorded_config(text, "test").train.lanes, 8);
-  EXPECT_EQ(parse_recorded_config(text.replace(line, 11, ""), "test").train.lanes, 8);
+  EXPECT_EQ(config::parse_recorded_config(text, "test").train.lanes, 8);
+  EXPECT_EQ(config::parse_recorded_config(text.replace(line, 11, ""), "test").train.lanes, 8);
 }
 
 LaneUse use_of(int64_t lanes, int64_t batch, int ranks, const std::vector<std::string>& more = {}) {
@@ -195,4 +197,4 @@ TEST(LaneUse, RanksHaveWholeResidualGroups) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

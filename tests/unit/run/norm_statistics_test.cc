@@ -9,7 +9,7 @@
 #include "runtime/graph/ops/group_norm.h"
 #include "tests/reference/opened_models.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 // Images of `side` pixels in lanes.
@@ -17,16 +17,17 @@ std::vector<std::string> check(ModelConfig model, int64_t side, int64_t batch, i
   RunConfig config;
   config.train.global_batch = batch;
   config.train.lanes = lanes;
-  const ModelIo io = {.classes = 4,
-                      .height = side,
-                      .width = side,
-                      .channels = 3,
-                      .mean = {0, 0, 0},
-                      .std = {1, 1, 1}};
+  const models::ModelIo io = {.classes = 4,
+                              .height = side,
+                              .width = side,
+                              .channels = 3,
+                              .mean = {0, 0, 0},
+                              .std = {1, 1, 1}};
   config.model = testing::resolved(model, io);
-  GraphOptions options(Purpose::kTraining);
+  graph::GraphOptions options(graph::Purpose::kTraining);
   options.lanes = static_cast<int>(lanes);
-  return check_norm_statistics(config, build_model(config.model, io, batch / lanes, options));
+  return check_norm_statistics(config,
+                               models::build_model(config.model, io, batch / lanes, options));
 }
 
 void expect_refused(const ModelConfig& model,
@@ -81,8 +82,8 @@ TEST(NormStatistics, FewValuesAreTold) {
 }
 
 // x (2, `pixels`, 6) in groups of channels.
-Graph group_norm(int64_t pixels, int64_t groups) {
-  GraphBuilder builder{GraphOptions(Purpose::kTraining)};
+graph::Graph group_norm(int64_t pixels, int64_t groups) {
+  graph::GraphBuilder builder{graph::GraphOptions(graph::Purpose::kTraining)};
   const TensorId x = builder.input("x", {2, pixels, 6}, DType::kF32);
   builder.keep(ops::group_norm(builder, "norm", x, kNoTensor, kNoTensor, {.groups = groups}));
   return std::move(builder).finish();
@@ -100,4 +101,4 @@ TEST(NormStatistics, GroupsOfOneValueAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -11,7 +11,7 @@
 #include "tests/reference/onnx_bytes.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 using namespace testing;
@@ -41,12 +41,12 @@ class OnnxBinds : public ::testing::Test {
         "\" } } execution { precision: FP32 } data { synthetic { samples: 64 features: 2 classes: 2 } }"
         " optimizer { sgd {} } train { steps: 1 global_batch: " +
         std::to_string(global_batch) + " lanes: " + std::to_string(lanes) + " }";
-    const OpenedConfig given = open_config(parse_config(text, "test", {}));
+    const OpenedConfig given = open_config(config::parse_config(text, "test", {}));
     check_config(given);
     const OpenedConfig opened = choose_lanes(given).opened;
-    static const std::unique_ptr<Device> cpu = cpu::make_device();
+    static const std::unique_ptr<exec::Device> cpu = cpu::make_device();
     return prepare_run(
-        opened, Topology{}, RunPurpose::kTrain, cpu->ops(), {.may_assume_data = plan});
+        opened, collectives::Topology{}, RunPurpose::kTrain, cpu->ops(), {.may_assume_data = plan});
   }
   int64_t binds_of(int64_t global_batch, int64_t lanes, bool plan) {
     const int64_t before = onnx::bind_count();
@@ -74,4 +74,4 @@ TEST_F(OnnxBinds, MixingIsStillFound) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

@@ -10,7 +10,7 @@
 #include "tests/reference/onnx_bytes.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 using namespace testing::onnx_bytes;
@@ -19,8 +19,8 @@ using Recorded = std::optional<Precision>;
 
 constexpr Precision kFp32 = Precision::kFp32, kBf16 = Precision::kBf16, kFp16 = Precision::kFp16;
 
-OpSet device(bool gpu) {
-  OpSet ops = {};
+exec::OpSet device(bool gpu) {
+  exec::OpSet ops = {};
   ops.device = gpu ? "cuda" : "cpu";
   ops.separate_memory = gpu;
   return ops;
@@ -32,7 +32,7 @@ OpenedConfig config(const std::vector<std::string>& overrides = {},
       "model { " + model +
       " } data { synthetic { samples: 64 features: 2 classes: 2 } } optimizer { sgd {} } train { "
       "steps: 1 global_batch: 16 }";
-  return open_config(parse_config(text, "test", overrides));
+  return open_config(config::parse_config(text, "test", overrides));
 }
 
 struct Row {
@@ -163,14 +163,14 @@ TEST(ChoosePrecision, NetworksThatNeedFloatsGetThem) {
 
 // What a run of a revision without AUTO recorded.
 TEST(ParseRecordedConfig, AMissingPrecisionIsFp32) {
-  const std::string text = to_text(config({"execution.precision=BF16"}).config);
-  EXPECT_EQ(parse_recorded_config(text, "test").execution.precision, kBf16);
+  const std::string text = config::to_text(config({"execution.precision=BF16"}).config);
+  EXPECT_EQ(config::parse_recorded_config(text, "test").execution.precision, kBf16);
   std::string older = text;
   const size_t line = older.find("precision: BF16\n");
   ASSERT_NE(line, std::string::npos);
   older.erase(line, std::string("precision: BF16\n").size());
-  EXPECT_EQ(parse_recorded_config(older, "test").execution.precision, kFp32);
+  EXPECT_EQ(config::parse_recorded_config(older, "test").execution.precision, kFp32);
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

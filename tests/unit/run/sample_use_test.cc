@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::run {
 namespace {
 
 std::string warning(int64_t batch,
@@ -51,4 +51,4 @@ TEST(SampleUse, OrdinaryRunsHaveNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::run

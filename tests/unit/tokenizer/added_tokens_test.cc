@@ -6,7 +6,7 @@
 #include "tests/reference/temporary_folder.h"
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 using test::data_error_of;
@@ -126,4 +126,4 @@ TEST(Files, WhatIsNoTokenizerIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -13,7 +13,7 @@
 #include "runtime/base/tokenizer_files.h"
 #include "runtime/tokenizer/pre_tokenizer.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -145,4 +145,4 @@ TEST_F(BpeFiles, OtherKindsAreNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

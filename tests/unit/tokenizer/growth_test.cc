@@ -109,7 +109,7 @@ TEST(Growth, PreTokenizersThatWriteCharactersForBytes) {
 TEST(Growth, AddedTokensThatAreNormalized) {
   const std::string token = R"({"id":7,"content":"h","normalized":true})";
   EXPECT_NE(data_error_of([&] {
-              parse_tokenizer_json(
+              tokenizer::parse_tokenizer_json(
                   file(R"("added_tokens":[)" + token + R"(],"normalizer":)" + sequence(kDoubled)),
                   "t.json");
             }).find("(Replace) makes more than 1048640 bytes of 1 byte;"),
@@ -119,9 +119,10 @@ TEST(Growth, AddedTokensThatAreNormalized) {
   std::string three = tokens;
   for (const char digit : {'1', '2', '3'}) three[three.find('%')] = digit;
   EXPECT_NE(data_error_of([&] {
-              parse_tokenizer_json(file(R"("added_tokens":[)" + three + R"(],"normalizer":)" +
-                                        replace("h", std::string(400000, 'x'))),
-                                   "t.json");
+              tokenizer::parse_tokenizer_json(
+                  file(R"("added_tokens":[)" + three + R"(],"normalizer":)" +
+                       replace("h", std::string(400000, 'x'))),
+                  "t.json");
             }).find("t.json: added_tokens makes more than 1048960 bytes of 6 bytes"),
             std::string::npos);
 }
@@ -134,8 +135,9 @@ std::string post_processor(int tokens, int parts) {
 
 TEST(Growth, TemplatesWithManyTokens) {
   const auto read = [](const std::string& processor) {
-    return data_error_of(
-        [&] { parse_tokenizer_json(file(R"("post_processor":)" + processor), "t.json"); });
+    return data_error_of([&] {
+      tokenizer::parse_tokenizer_json(file(R"("post_processor":)" + processor), "t.json");
+    });
   };
   EXPECT_EQ(read(post_processor(1024, 4)), "no error");
   const std::string wanted =
@@ -148,7 +150,7 @@ TEST(Growth, TemplatesWithManyTokens) {
 TEST(Growth, Decoders) {
   const auto decoded = [](const std::string& json, size_t ids, uint32_t id) {
     return data_error_of([&] {
-      const auto tokenizer = parse_tokenizer_json(json, "t.json");
+      const auto tokenizer = tokenizer::parse_tokenizer_json(json, "t.json");
       tokenizer->decode(std::vector<uint32_t>(ids, id), false);
     });
   };
@@ -241,9 +243,11 @@ TEST(Growth, StepsBeyondCount) {
 
 // What a normal form or a tokenizer in use makes at most of a text.
 TEST(Growth, RealGrowthIsAllowed) {
-  GrowthLimit limit = GrowthLimit::of_text(3);
+  tokenizer::GrowthLimit limit = tokenizer::GrowthLimit::of_text(3);
   const Json nfkc = Json::parse(R"({"type":"NFKC"})");
-  EXPECT_EQ(Normalizer(JsonNode(nfkc, "t.json")).apply("\uFDFA", limit).size(), 33u);
+  EXPECT_EQ(
+      tokenizer::Normalizer(tokenizer::JsonNode(nfkc, "t.json")).apply("\uFDFA", limit).size(),
+      33u);
   const std::string text = times(100000, "\uFDFA");
   const std::string whole =
       R"("normalizer":)" +

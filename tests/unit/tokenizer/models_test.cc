@@ -9,7 +9,7 @@
 
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 using test::data_error_of;
@@ -182,4 +182,4 @@ TEST(Encoders, OfSeveralThreadsShareATokenizer) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

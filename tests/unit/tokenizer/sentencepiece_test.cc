@@ -7,7 +7,7 @@
 
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 using test::data_error_of;
@@ -145,4 +145,4 @@ TEST(SentencePiece, WrongFilesAreRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

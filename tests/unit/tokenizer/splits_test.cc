@@ -7,7 +7,7 @@
 #include "runtime/tokenizer/split_rules.h"
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 constexpr char kLlama3[] =
@@ -140,4 +140,4 @@ TEST(PreTokenizers, ByteLevelBeforeOthersWritesCharacters) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -4,7 +4,7 @@
 
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 using test::data_error_of;
@@ -123,4 +123,4 @@ TEST(BertVocabulary, RefusesOtherFiles) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

@@ -8,7 +8,7 @@
 #include "runtime/tokenizer/unicode.h"
 #include "tokenizer_checks.h"
 
-namespace lockstep {
+namespace lockstep::tokenizer {
 namespace {
 
 std::string normalized(const std::string& json, std::string_view text) {
@@ -116,4 +116,4 @@ TEST(Decoders, AsThePackage) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::tokenizer

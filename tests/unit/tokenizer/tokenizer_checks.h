@@ -26,7 +26,7 @@ inline std::string data_error_of(const std::function<void()>& action) {
 inline std::vector<uint32_t> ids_of(const std::string& json,
                                     std::string_view text,
                                     bool with_special = false) {
-  const auto tokenizer = parse_tokenizer_json(json, "t.json");
+  const auto tokenizer = tokenizer::parse_tokenizer_json(json, "t.json");
   std::vector<uint32_t> ids;
   tokenizer->encoder()->encode(text, with_special, &ids);
   return ids;

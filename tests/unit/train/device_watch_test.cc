@@ -6,22 +6,22 @@
 
 #include "tests/reference/text_checks.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using Lines = std::vector<std::string>;
 
-class Monitor : public DeviceMonitor {
+class Monitor : public exec::DeviceMonitor {
  public:
-  DeviceState state(double) override { return states[std::min(next++, states.size() - 1)]; }
+  exec::DeviceState state(double) override { return states[std::min(next++, states.size() - 1)]; }
   std::string description() const override { return "GPU"; }
   std::string words_for_limits(uint64_t limits) const override { return limits == 0 ? "" : "hot"; }
-  std::vector<DeviceState> states;
+  std::vector<exec::DeviceState> states;
   size_t next = 0;
 };
 
-DeviceState at(double clock_mhz) {
-  DeviceState state;
+exec::DeviceState at(double clock_mhz) {
+  exec::DeviceState state;
   state.has_monitor = 1;
   state.clock_mhz = clock_mhz;
   state.max_clock_mhz = 2000;
@@ -32,11 +32,11 @@ DeviceState at(double clock_mhz) {
 class SlowClocksTest : public ::testing::Test {
  protected:
   Lines judge(const std::vector<double>& clocks) {
-    std::vector<DeviceState> states;
+    std::vector<exec::DeviceState> states;
     for (const double clock : clocks) states.push_back(at(clock));
     return judge(states);
   }
-  Lines judge(const std::vector<DeviceState>& states) {
+  Lines judge(const std::vector<exec::DeviceState>& states) {
     Lines names;
     for (size_t r = 0; r < states.size(); ++r) names.push_back("rank " + std::to_string(r));
     return clocks_.judge(states, names, monitor_, now_ms_ += pause_ms_, last_);
@@ -78,7 +78,7 @@ TEST_F(SlowClocksTest, TwoRanksAreComparedWithEachOther) {
 
 TEST_F(SlowClocksTest, IdleUnknownAndOtherModelsDoNotCount) {
   last_ = true;
-  std::vector<DeviceState> states = {at(2000), at(300), at(-1), at(1400), at(2000)};
+  std::vector<exec::DeviceState> states = {at(2000), at(300), at(-1), at(1400), at(2000)};
   states[1].busy = 0.4;
   states[3].max_clock_mhz = 1410;
   EXPECT_EQ(judge(states), Lines{});
@@ -94,7 +94,7 @@ TEST_F(SlowClocksTest, ManySlowRanksAreCounted) {
 }
 
 TEST(DeviceWatch, WithoutAMonitorNothingIsDue) {
-  const auto self = make_self_communicator();
+  const auto self = collectives::make_self_communicator();
   const std::string host = "here";
   DeviceWatch watch(*self, nullptr, 0, {&host, 1});
   EXPECT_FALSE(watch.is_due(1, 0, true));
@@ -103,20 +103,20 @@ TEST(DeviceWatch, WithoutAMonitorNothingIsDue) {
 }
 
 TEST(DeviceWatch, AMonitorThatCanReadNothingIsNotAskedAgain) {
-  const auto self = make_self_communicator();
+  const auto self = collectives::make_self_communicator();
   const std::string host = "here";
   Monitor monitor;
-  monitor.states = {DeviceState{}};
+  monitor.states = {exec::DeviceState{}};
   DeviceWatch watch(*self, &monitor, 0, {&host, 1});
   EXPECT_FALSE(watch.is_due(1, 1, true));
   EXPECT_EQ(monitor.next, 1u);
 }
 
 TEST(DeviceWatch, RecordsAndReports) {
-  const auto self = make_self_communicator();
+  const auto self = collectives::make_self_communicator();
   const std::string host = "here";
   Monitor monitor;
-  DeviceState first = at(1900), second = at(1500);
+  exec::DeviceState first = at(1900), second = at(1500);
   first.power_w = 400;
   first.used_bytes = 3000;
   first.energy_j = 100;
@@ -151,4 +151,4 @@ TEST(DeviceWatch, RecordsAndReports) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using Steps = std::vector<std::pair<double, double>>;  // loss and norm of steps 1, 2, ...
@@ -59,4 +59,4 @@ TEST(FirstSteps, LaterOnesAndResumedRunsAreNotLookedAt) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

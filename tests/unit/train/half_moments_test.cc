@@ -8,7 +8,7 @@
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 std::vector<std::string> changes(const std::string& optimizer, std::vector<std::string> more = {}) {
@@ -56,10 +56,10 @@ INSTANTIATE_TEST_SUITE_P(Optimizers,
                          ::testing::Values("sgd", "adam", "adamw", "lion", "lars", "lamb"),
                          [](const auto& info) { return info.param; });
 
-PreparedRun assembled(const std::vector<std::string>& overrides) {
-  return testing::prepare(parse_config(testing::gpt_config(), "test", overrides),
-                          Topology::flat(1),
-                          RunPurpose::kTrain,
+run::PreparedRun assembled(const std::vector<std::string>& overrides) {
+  return testing::prepare(config::parse_config(testing::gpt_config(), "test", overrides),
+                          collectives::Topology::flat(1),
+                          run::RunPurpose::kTrain,
                           cpu::make_backend()->ops());
 }
 
@@ -68,12 +68,12 @@ TEST(HalfMomentsMemory, RowsAreHalfOfFloats) {
                                           "train.ema_decay=0.9"};
   std::vector<std::string> halves = adamw;
   halves.push_back("optimizer.moments=BF16");
-  const Plan floats = assembled(adamw).plan, half = assembled(halves).plan;
+  const plan::Plan floats = assembled(adamw).plan, half = assembled(halves).plan;
   const auto flat = static_cast<size_t>(floats.layout.elements);
-  EXPECT_EQ(floats.memory.row_bytes(RowKind::kMoments), flat * 12);
-  EXPECT_EQ(half.memory.row_bytes(RowKind::kMoments),
+  EXPECT_EQ(floats.memory.row_bytes(plan::RowKind::kMoments), flat * 12);
+  EXPECT_EQ(half.memory.row_bytes(plan::RowKind::kMoments),
             flat * 8);  // two of two bytes, and the average
-  EXPECT_EQ(half.memory.row_bytes(RowKind::kMomentsSnapshot), flat * 8);
+  EXPECT_EQ(half.memory.row_bytes(plan::RowKind::kMomentsSnapshot), flat * 8);
 }
 
 TEST(HalfMomentsCheckpoint, HoldsThemInTwoBytes) {
@@ -81,10 +81,11 @@ TEST(HalfMomentsCheckpoint, HoldsThemInTwoBytes) {
   testing::train_in(folder.path() / "run",
                     {testing::gpt_config(), 2, testing::until(15), changes("adamw")});
   const auto checkpoint = folder.path() / "run" / "checkpoints" / "step-00000015";
-  const SafetensorsFile file(checkpoint / "optimizer-00000-of-00002.safetensors");
+  const checkpoint::SafetensorsFile file(checkpoint / "optimizer-00000-of-00002.safetensors");
   ASSERT_FALSE(file.header().entries.empty());
-  for (const SafetensorsEntry& entry : file.header().entries) EXPECT_EQ(entry.dtype, "BF16");
-  EXPECT_TRUE(verify(checkpoint).empty());
+  for (const checkpoint::SafetensorsEntry& entry : file.header().entries)
+    EXPECT_EQ(entry.dtype, "BF16");
+  EXPECT_TRUE(checkpoint::verify(checkpoint).empty());
 }
 
 // Moments of another type are converted, on any number of ranks to the same bits.
@@ -109,9 +110,9 @@ TEST(HalfMomentsCheckpoint, OfAnotherTypeAreConverted) {
 TEST(HalfMomentsGuard, SeesAFlippedBit) {
   testing::TemporaryFolder folder;
   const auto flip = [](const testing::RankUnderTest& rank) {
-    rank.backend.on_lane = [&backend = rank.backend](const LaneContext& lane) {
+    rank.backend.on_lane = [&backend = rank.backend](const graph::LaneContext& lane) {
       if (lane.step != 7) return;
-      backend.row(name_of(RowKind::kMoments))[1] ^= std::byte{2};
+      backend.row(plan::name_of(plan::RowKind::kMoments))[1] ^= std::byte{2};
     };
   };
   testing::Training training = {
@@ -139,4 +140,4 @@ TEST(HalfMomentsLoss, IsCloseToThatOfFloats) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

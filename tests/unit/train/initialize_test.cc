@@ -9,19 +9,22 @@
 
 #include "runtime/base/threads.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-ParameterLayout layout_of(int64_t second_offset) {
-  ParameterLayout layout;
-  layout.slots.push_back(
-      {{.initializer = {Initializer::Kind::kNormal, 0.02f}}, "normal", {100, 500}, 0, 50'000});
-  layout.slots.push_back({{.initializer = {Initializer::Kind::kUniform, 0.5f}},
+plan::ParameterLayout layout_of(int64_t second_offset) {
+  plan::ParameterLayout layout;
+  layout.slots.push_back({{.initializer = {graph::Initializer::Kind::kNormal, 0.02f}},
+                          "normal",
+                          {100, 500},
+                          0,
+                          50'000});
+  layout.slots.push_back({{.initializer = {graph::Initializer::Kind::kUniform, 0.5f}},
                           "uniform",
                           {40'000},
                           second_offset,
                           40'000});
-  layout.slots.push_back({{.initializer = {Initializer::Kind::kConstant, 1.0f}},
+  layout.slots.push_back({{.initializer = {graph::Initializer::Kind::kConstant, 1.0f}},
                           "ones",
                           {8},
                           second_offset + 40'000,
@@ -31,7 +34,7 @@ ParameterLayout layout_of(int64_t second_offset) {
 }
 
 TEST(Initialize, HasTheSpreadThatIsAskedFor) {
-  const ParameterLayout layout = layout_of(50'000);
+  const plan::ParameterLayout layout = layout_of(50'000);
   std::vector<float> values(static_cast<size_t>(layout.elements), 0.0f);
   initialize_parameters(layout, 3, values.data());
   double sum = 0, squares = 0;
@@ -53,7 +56,7 @@ TEST(Initialize, HasTheSpreadThatIsAskedFor) {
 }
 
 TEST(Initialize, WhatBeginsAnewGoesBeforeWeightsThatWereRead) {
-  ParameterLayout layout = layout_of(50'000);
+  plan::ParameterLayout layout = layout_of(50'000);
   std::vector<float> values(static_cast<size_t>(layout.elements), 7.0f), fresh = values;
   initialize_parameters(layout, 3, fresh.data());
   layout.slots[1].initializer.overrides_weights = true;
@@ -64,7 +67,7 @@ TEST(Initialize, WhatBeginsAnewGoesBeforeWeightsThatWereRead) {
 }
 
 TEST(Initialize, DependsOnTheSeedAndNothingElse) {
-  const ParameterLayout layout = layout_of(50'000), moved = layout_of(60'000);
+  const plan::ParameterLayout layout = layout_of(50'000), moved = layout_of(60'000);
   std::vector<float> a(static_cast<size_t>(layout.elements)),
       b(static_cast<size_t>(moved.elements)), c = a;
   initialize_parameters(layout, 3, a.data());
@@ -81,4 +84,4 @@ TEST(Initialize, DependsOnTheSeedAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -13,7 +13,7 @@
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using test::kEps;
@@ -35,13 +35,13 @@ OptimizerConfig lamb() {
   return config;
 }
 
-ParameterSlot slot(const char* name, int64_t offset, int64_t elements, bool decay) {
+plan::ParameterSlot slot(const char* name, int64_t offset, int64_t elements, bool decay) {
   return {{.decay = decay}, name, {elements}, offset, elements};
 }
 
 // Tensors longer than a slice and shorter, one of zeros, a bias, and a running statistic.
-Plan make_tensors(const Topology& topology, int64_t bucket_elements = 512) {
-  Plan plan;
+plan::Plan make_tensors(const collectives::Topology& topology, int64_t bucket_elements = 512) {
+  plan::Plan plan;
   plan.sharding.topology = topology;
   plan.sharding.lanes = kLanes;
   plan.layout.lanes = kLanes;
@@ -49,20 +49,21 @@ Plan make_tensors(const Topology& topology, int64_t bucket_elements = 512) {
   plan.layout.slots.push_back(slot("weight", 0, 700, true));
   plan.layout.slots.push_back(slot("bias", 704, 100, false));
   plan.layout.slots.push_back(slot("zeros", 1152, 90, true));
-  plan.layout.statistics_begin = padded_elements(1242, kLanes);
-  plan.layout.elements = plan.layout.statistics_begin + padded_elements(70, kLanes);
+  plan.layout.statistics_begin = collectives::padded_elements(1242, kLanes);
+  plan.layout.elements = plan.layout.statistics_begin + collectives::padded_elements(70, kLanes);
   plan.layout.slots.push_back(slot("running_mean", plan.layout.statistics_begin, 70, false));
   plan.layout.slots.back().running_momentum = 0.25f;
-  plan.layout.buckets = make_buckets({0, plan.layout.statistics_begin}, kLanes, bucket_elements);
+  plan.layout.buckets =
+      collectives::make_buckets({0, plan.layout.statistics_begin}, kLanes, bucket_elements);
   plan.layout.buckets.push_back({plan.layout.statistics_begin, plan.layout.elements});
   return plan;
 }
 
 double lr_of(int64_t step) { return 0.01 * static_cast<double>(step); }
 
-std::vector<float> initial(const Plan& plan) {
+std::vector<float> initial(const plan::Plan& plan) {
   std::vector<float> parameters(static_cast<size_t>(plan.layout.elements));
-  for (const ParameterSlot& slot : plan.layout.slots) {
+  for (const plan::ParameterSlot& slot : plan.layout.slots) {
     if (slot.name == "zeros") continue;
     std::span<float> values(&parameters[static_cast<size_t>(slot.offset)],
                             static_cast<size_t>(slot.elements));
@@ -71,9 +72,9 @@ std::vector<float> initial(const Plan& plan) {
   return parameters;
 }
 
-std::vector<float> gradients_of(const Plan& plan, int64_t step) {
+std::vector<float> gradients_of(const plan::Plan& plan, int64_t step) {
   std::vector<float> gradients(static_cast<size_t>(plan.layout.elements));
-  for (const ParameterSlot& slot : plan.layout.slots) {
+  for (const plan::ParameterSlot& slot : plan.layout.slots) {
     std::span<float> values(&gradients[static_cast<size_t>(slot.offset)],
                             static_cast<size_t>(slot.elements));
     test::fill_uniform(values, -1, 1, static_cast<uint64_t>(1000 * step + slot.offset));
@@ -83,15 +84,15 @@ std::vector<float> gradients_of(const Plan& plan, int64_t step) {
 
 // kSteps steps, every rank with its parts; the parameters of all.
 std::vector<float> train(const OptimizerConfig& config,
-                         const Topology& topology,
+                         const collectives::Topology& topology,
                          int64_t bucket_elements = 512) {
-  const Plan plan = make_tensors(topology, bucket_elements);
+  const plan::Plan plan = make_tensors(topology, bucket_elements);
   std::vector<float> result(static_cast<size_t>(plan.layout.elements));
   std::mutex mutex;
-  testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
+  testing::run_ranks(topology.ranks(), [&](collectives::Communicator& communicator) {
     const auto backend = cpu::make_backend();
-    const auto owned =
-        owned_ranges(plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
+    const auto owned = collectives::owned_ranges(
+        plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
     std::vector<float> parameters = initial(plan), moments(2 * parameters.size()),
                        gradients(parameters.size());
     TensorNorms norms(plan, adapted_slots(config, plan.layout), communicator, *backend);
@@ -110,7 +111,7 @@ std::vector<float> train(const OptimizerConfig& config,
       optimizer.update();
     }
     const std::lock_guard lock(mutex);
-    for (const Range& range : owned)
+    for (const collectives::Range& range : owned)
       std::copy(parameters.begin() + range.begin,
                 parameters.begin() + range.end,
                 result.begin() + range.begin);
@@ -118,13 +119,13 @@ std::vector<float> train(const OptimizerConfig& config,
   return result;
 }
 
-std::vector<double> part(const std::vector<float>& flat, const ParameterSlot& slot) {
+std::vector<double> part(const std::vector<float>& flat, const plan::ParameterSlot& slot) {
   return {flat.begin() + slot.offset, flat.begin() + slot.offset + slot.elements};
 }
 
 // The papers' formulas, tensor by tensor.
-std::vector<double> expected(const OptimizerConfig& config, const ParameterSlot& slot) {
-  const Plan plan = make_tensors(Topology::flat(1));
+std::vector<double> expected(const OptimizerConfig& config, const plan::ParameterSlot& slot) {
+  const plan::Plan plan = make_tensors(collectives::Topology::flat(1));
   std::vector<double> p = part(initial(plan), slot), m(p.size()), v(p.size());
   for (int64_t step = 1; step <= kSteps; ++step) {
     std::vector<double> gradient = part(gradients_of(plan, step), slot);
@@ -156,10 +157,10 @@ std::vector<OptimizerConfig> optimizers() {
 }
 
 TEST(LayerWise, FollowsThePapers) {
-  const Plan plan = make_tensors(Topology::flat(1));
+  const plan::Plan plan = make_tensors(collectives::Topology::flat(1));
   for (const OptimizerConfig& config : optimizers()) {
-    const std::vector<float> trained = train(config, Topology::flat(1));
-    for (const ParameterSlot& slot : plan.layout.slots) {
+    const std::vector<float> trained = train(config, collectives::Topology::flat(1));
+    for (const plan::ParameterSlot& slot : plan.layout.slots) {
       const std::vector<float> mine(trained.begin() + slot.offset,
                                     trained.begin() + slot.offset + slot.elements);
       // Each step rounds p (below 2) twice, and its update, at most lr = 0.08 times a direction of
@@ -175,9 +176,11 @@ TEST(LayerWise, FollowsThePapers) {
 
 TEST(LayerWise, SameBitsHoweverRanksNodesAndBucketsCutTheTensors) {
   for (const OptimizerConfig& config : optimizers()) {
-    const std::vector<float> alone = train(config, Topology::flat(1));
-    for (const Topology& topology :
-         {Topology::flat(2), Topology::flat(4), Topology{2, 2}, Topology{4, 1}})
+    const std::vector<float> alone = train(config, collectives::Topology::flat(1));
+    for (const collectives::Topology& topology : {collectives::Topology::flat(2),
+                                                  collectives::Topology::flat(4),
+                                                  collectives::Topology{2, 2},
+                                                  collectives::Topology{4, 1}})
       for (const int64_t bucket_elements : {256, 512, 4096})
         EXPECT_EQ(train(config, topology, bucket_elements), alone)
             << optimizer_name(config) << " on " << topology.nodes << " x " << topology.per_node
@@ -189,12 +192,12 @@ TEST(LayerWise, SameBitsHoweverRanksNodesAndBucketsCutTheTensors) {
 TEST(LayerWise, LarsStepsByTheSizeOfTheWeights) {
   OptimizerConfig config = lars(0);
   std::get<LarsConfig>(config.kind) = {.momentum = 0, .trust_coefficient = 0.5f, .epsilon = 0};
-  const Plan plan = make_tensors(Topology::flat(1));
+  const plan::Plan plan = make_tensors(collectives::Topology::flat(1));
   const auto backend = cpu::make_backend();
   for (float size : {1.0f, 64.0f}) {
     std::vector<float> parameters(static_cast<size_t>(plan.layout.elements), 2.0f);
     std::vector<float> gradients(parameters.size(), size);
-    const auto communicator = make_self_communicator();
+    const auto communicator = collectives::make_self_communicator();
     TensorNorms norms(plan, adapted_slots(config, plan.layout), *communicator, *backend);
     Optimizer optimizer(config,
                         plan.layout,
@@ -260,14 +263,14 @@ TEST_P(LayerWiseTraining, ResumesToTheSameBits) {
 }
 
 TEST_P(LayerWiseTraining, IsRefusedWhereADeviceHasTooFewGroups) {
-  OpSet small = cpu::make_backend()->ops();
+  exec::OpSet small = cpu::make_backend()->ops();
   small.device = "small";
-  const RunConfig config = parse_config(testing::mlp_config(), "test", changes(GetParam()));
+  const RunConfig config = config::parse_config(testing::mlp_config(), "test", changes(GetParam()));
   small.max_update_groups = 4;  // that of biases and those of three weight matrices
-  testing::prepare(config, Topology::flat(1), RunPurpose::kTrain, small);
+  testing::prepare(config, collectives::Topology::flat(1), run::RunPurpose::kTrain, small);
   small.max_update_groups = 3;
   try {
-    testing::prepare(config, Topology::flat(1), RunPurpose::kTrain, small);
+    testing::prepare(config, collectives::Topology::flat(1), run::RunPurpose::kTrain, small);
     ADD_FAILURE();
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
@@ -283,4 +286,4 @@ INSTANTIATE_TEST_SUITE_P(Optimizers,
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 RunConfig fp16() {
@@ -77,4 +77,4 @@ TEST(LossScale, GoesOnFromItsState) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -59,7 +59,7 @@ void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memo
 void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using testing::TemporaryFolder;
@@ -122,36 +122,36 @@ TEST_P(MemoryTest, StepsAllocateNothing) {
 
 TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
   struct Case {
-    Topology topology;
+    collectives::Topology topology;
     std::vector<std::string> overrides = {};
   };
   for (const auto& [topology, overrides] :
-       {Case{Topology::flat(1)},
-        Case{Topology::flat(2)},
-        Case{Topology::flat(4)},
+       {Case{collectives::Topology::flat(1)},
+        Case{collectives::Topology::flat(2)},
+        Case{collectives::Topology::flat(4)},
         Case{{1, 4, /*shares_memory=*/true}},
         Case{{2, 2, /*shares_memory=*/true}},
         Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=0"}},
-        Case{Topology::flat(4), {"comm.zero_stage=2"}},
+        Case{collectives::Topology::flat(4), {"comm.zero_stage=2"}},
         Case{{1, 4, /*shares_memory=*/true}, {"comm.zero_stage=2"}},
-        Case{Topology::flat(4), {"comm.zero_stage=3"}}}) {
+        Case{collectives::Topology::flat(4), {"comm.zero_stage=3"}}}) {
     TemporaryFolder folder;
-    testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
-      RunConfig config = parse_config(GetParam(), "test", overrides);
+    testing::run_ranks(topology.ranks(), [&](collectives::Communicator& communicator) {
+      RunConfig config = config::parse_config(GetParam(), "test", overrides);
       config.output.run_dir = folder.path();
-      const std::unique_ptr<Backend> backend = cpu::make_backend();
-      const PreparedRun prepared =
-          testing::prepare(std::move(config), topology, RunPurpose::kTrain, backend->ops());
+      const std::unique_ptr<exec::Backend> backend = cpu::make_backend();
+      const run::PreparedRun prepared =
+          testing::prepare(std::move(config), topology, run::RunPurpose::kTrain, backend->ops());
       const auto node = testing::share_memory(communicator, prepared.plan);
       const RunContext parts =
-          context_of(prepared, communicator, communicator, *backend, node.get());
+          run::context_of(prepared, communicator, communicator, *backend, node.get());
       const auto expect_planned = [&] {
         EXPECT_EQ(backend->allocated_bytes() + (node ? node->allocated_bytes() : 0),
                   prepared.plan.memory.total_bytes() -
-                      prepared.plan.memory.row_bytes(RowKind::kDataset) -
+                      prepared.plan.memory.row_bytes(plan::RowKind::kDataset) -
                       (communicator.rank() == 0
                            ? 0
-                           : prepared.plan.memory.row_bytes(RowKind::kWeightsSnapshot)));
+                           : prepared.plan.memory.row_bytes(plan::RowKind::kWeightsSnapshot)));
       };
       Trainer trainer(parts);
       expect_planned();
@@ -171,7 +171,8 @@ TEST(MemoryOverTcp, SumsAllocateNothing) {
   FlightRecorder::here();  // made once in a process, by the first rank that waits
   std::array<int64_t, kRanks> allocated{};
   const auto errors = testing::run_tcp_ranks(
-      testing::tcp_ranks(kRanks, folder.path() / "meeting"), [&](TcpCommunicator& communicator) {
+      testing::tcp_ranks(kRanks, folder.path() / "meeting"),
+      [&](collectives::TcpCommunicator& communicator) {
         std::vector<float> send(kRanks * kElements, 1), receive(send.size());
         std::array<std::byte, kRanks> meet{};
         communicator.all_gather(meet.data(), 1);
@@ -199,4 +200,4 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          [](const auto& info) { return kNames[info.index]; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 // Made with the formulas of mixup.cc by a program of its own, in Python.
@@ -143,4 +143,4 @@ TEST_F(MixupTraining, LeavesEvaluationsAlone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

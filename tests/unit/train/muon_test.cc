@@ -16,7 +16,7 @@
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using test::kEps;
@@ -31,8 +31,8 @@ OptimizerConfig muon() {
   return config;
 }
 
-ParameterSlot slot(const char* name, Shape shape, bool decay) {
-  ParameterSlot slot;
+plan::ParameterSlot slot(const char* name, Shape shape, bool decay) {
+  plan::ParameterSlot slot;
   slot.name = name;
   slot.shape = shape;
   slot.elements = shape.elements();
@@ -41,10 +41,10 @@ ParameterSlot slot(const char* name, Shape shape, bool decay) {
 }
 
 // Matrices longer than a slice and shorter, one of three parts, a convolution, and what AdamW takes.
-Plan make_tensors(const OptimizerConfig& config,
-                  const Topology& topology,
-                  int64_t bucket_elements) {
-  Plan plan;
+plan::Plan make_tensors(const OptimizerConfig& config,
+                        const collectives::Topology& topology,
+                        int64_t bucket_elements) {
+  plan::Plan plan;
   plan.sharding.topology = topology;
   plan.sharding.lanes = kLanes;
   plan.layout.lanes = kLanes;
@@ -57,22 +57,24 @@ Plan make_tensors(const OptimizerConfig& config,
            slot("wte", {8, 40}, true)};
   slots[2].row_parts = {20, 10, 10};
   int64_t offset = 0;
-  for (ParameterSlot& each : slots) {
+  for (plan::ParameterSlot& each : slots) {
     each.offset = offset;
     offset += (each.elements + 15) / 16 * 16;
   }
-  plan.layout.elements = plan.layout.statistics_begin = padded_elements(offset, kLanes);
-  plan.layout.buckets = make_buckets({0, plan.layout.elements}, kLanes, bucket_elements);
-  plan.traffic.muon = make_muon_layout(std::get<MuonConfig>(config.kind),
-                                       plan.layout,
-                                       plan.sharding,
-                                       cpu::make_backend()->ops().newton_schulz_bytes);
+  plan.layout.elements = plan.layout.statistics_begin =
+      collectives::padded_elements(offset, kLanes);
+  plan.layout.buckets =
+      collectives::make_buckets({0, plan.layout.elements}, kLanes, bucket_elements);
+  plan.traffic.muon = plan::make_muon_layout(std::get<MuonConfig>(config.kind),
+                                             plan.layout,
+                                             plan.sharding,
+                                             cpu::make_backend()->ops().newton_schulz_bytes);
   return plan;
 }
 
-std::vector<float> values_of(const Plan& plan, uint64_t seed) {
+std::vector<float> values_of(const plan::Plan& plan, uint64_t seed) {
   std::vector<float> values(static_cast<size_t>(plan.layout.elements));
-  for (const ParameterSlot& each : plan.layout.slots) {
+  for (const plan::ParameterSlot& each : plan.layout.slots) {
     std::span<float> own(&values[static_cast<size_t>(each.offset)],
                          static_cast<size_t>(each.elements));
     test::fill_uniform(own, -1, 1, seed + static_cast<uint64_t>(each.offset));
@@ -82,15 +84,15 @@ std::vector<float> values_of(const Plan& plan, uint64_t seed) {
 
 // kSteps steps, every rank with its parts; the parameters of all.
 std::vector<float> train(const OptimizerConfig& config,
-                         const Topology& topology,
+                         const collectives::Topology& topology,
                          int64_t bucket_elements = 512) {
-  const Plan plan = make_tensors(config, topology, bucket_elements);
+  const plan::Plan plan = make_tensors(config, topology, bucket_elements);
   std::vector<float> result(static_cast<size_t>(plan.layout.elements));
   std::mutex mutex;
-  testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
+  testing::run_ranks(topology.ranks(), [&](collectives::Communicator& communicator) {
     const auto backend = cpu::make_backend();
-    const auto owned =
-        owned_ranges(plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
+    const auto owned = collectives::owned_ranges(
+        plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
     std::vector<float> parameters = values_of(plan, 1), moments(2 * parameters.size()),
                        gradients(parameters.size());
     MuonDirections directions(
@@ -98,7 +100,7 @@ std::vector<float> train(const OptimizerConfig& config,
         communicator,
         *backend,
         {gradients.data()},
-        backend->allocate(plan.traffic.muon->bytes(), "test", Backend::Place::kHost));
+        backend->allocate(plan.traffic.muon->bytes(), "test", exec::Backend::Place::kHost));
     Optimizer optimizer(config,
                         plan.layout,
                         owned,
@@ -110,7 +112,7 @@ std::vector<float> train(const OptimizerConfig& config,
     for (int64_t step = 1; step <= kSteps; ++step) {
       const std::vector<float> all = values_of(plan, 1000 * static_cast<uint64_t>(step));
       std::ranges::fill(gradients, 0.0f);  // of what others own this rank knows nothing
-      for (const Range& range : owned)
+      for (const collectives::Range& range : owned)
         std::copy(
             all.begin() + range.begin, all.begin() + range.end, gradients.begin() + range.begin);
       optimizer.prepare(kLr, kScale, step);
@@ -118,7 +120,7 @@ std::vector<float> train(const OptimizerConfig& config,
       optimizer.update();
     }
     const std::lock_guard lock(mutex);
-    for (const Range& range : owned)
+    for (const collectives::Range& range : owned)
       std::copy(parameters.begin() + range.begin,
                 parameters.begin() + range.end,
                 result.begin() + range.begin);
@@ -126,13 +128,13 @@ std::vector<float> train(const OptimizerConfig& config,
   return result;
 }
 
-std::vector<double> part(const std::vector<float>& flat, const ParameterSlot& slot) {
+std::vector<double> part(const std::vector<float>& flat, const plan::ParameterSlot& slot) {
   return {flat.begin() + slot.offset, flat.begin() + slot.offset + slot.elements};
 }
 
 // The formula of each tensor in double precision.
-std::vector<double> expected(const Plan& plan, size_t number) {
-  const ParameterSlot& own = plan.layout.slots[number];
+std::vector<double> expected(const plan::Plan& plan, size_t number) {
+  const plan::ParameterSlot& own = plan.layout.slots[number];
   std::vector<double> p = part(values_of(plan, 1), own), m(p.size()), v(p.size());
   const bool matrix = number != 1 && number != 5;
   for (int64_t step = 1; step <= kSteps; ++step) {
@@ -159,7 +161,7 @@ std::vector<double> expected(const Plan& plan, size_t number) {
     auto begin = towards.begin();
     for (const int64_t rows : parts) {
       const auto ratio = static_cast<double>(rows) / static_cast<double>(columns);
-      const NewtonSchulz shape = {
+      const exec::NewtonSchulz shape = {
           rows, columns, 5, static_cast<float>(std::sqrt(std::max(1.0, ratio)))};
       const std::vector<double> made =
           test::newton_schulz_reference({begin, begin + shape.elements()}, shape);
@@ -172,10 +174,10 @@ std::vector<double> expected(const Plan& plan, size_t number) {
 }
 
 TEST(Muon, FollowsTheFormula) {
-  const Plan plan = make_tensors(muon(), Topology::flat(1), 512);
-  const std::vector<float> trained = train(muon(), Topology::flat(1));
+  const plan::Plan plan = make_tensors(muon(), collectives::Topology::flat(1), 512);
+  const std::vector<float> trained = train(muon(), collectives::Topology::flat(1));
   for (size_t i = 0; i < plan.layout.slots.size(); ++i) {
-    const ParameterSlot& own = plan.layout.slots[i];
+    const plan::ParameterSlot& own = plan.layout.slots[i];
     const std::vector<float> mine(trained.begin() + own.offset,
                                   trained.begin() + own.offset + own.elements);
     // Each step rounds p (below 2) a few times, and adds lr times what Newton-Schulz may be off by.
@@ -185,9 +187,11 @@ TEST(Muon, FollowsTheFormula) {
 }
 
 TEST(Muon, SameBitsHoweverRanksNodesAndBucketsCutTheMatrices) {
-  const std::vector<float> alone = train(muon(), Topology::flat(1));
-  for (const Topology& topology :
-       {Topology::flat(2), Topology::flat(4), Topology{2, 2}, Topology{4, 1}})
+  const std::vector<float> alone = train(muon(), collectives::Topology::flat(1));
+  for (const collectives::Topology& topology : {collectives::Topology::flat(2),
+                                                collectives::Topology::flat(4),
+                                                collectives::Topology{2, 2},
+                                                collectives::Topology{4, 1}})
     for (const int64_t bucket_elements : {256, 512, 4096})
       EXPECT_EQ(train(muon(), topology, bucket_elements), alone)
           << topology.nodes << " x " << topology.per_node << " in buckets of " << bucket_elements;
@@ -235,19 +239,20 @@ TEST(MuonTraining, ResumesToTheSameBits) {
   }
 }
 
-PreparedRun assembled(const std::vector<std::string>& overrides, const Topology& topology) {
+run::PreparedRun assembled(const std::vector<std::string>& overrides,
+                           const collectives::Topology& topology) {
   const auto backend = cpu::make_backend();
-  return testing::prepare(parse_config(testing::gpt_config(), "test", overrides),
+  return testing::prepare(config::parse_config(testing::gpt_config(), "test", overrides),
                           topology,
-                          RunPurpose::kTrain,
+                          run::RunPurpose::kTrain,
                           backend->ops());
 }
 
 // Of each element of the flat buffer, whether it is a matrix's.
-std::vector<bool> in_matrices(const PreparedRun& prepared) {
-  const ParameterLayout& layout = prepared.plan.layout;
+std::vector<bool> in_matrices(const run::PreparedRun& prepared) {
+  const plan::ParameterLayout& layout = prepared.plan.layout;
   const std::vector<size_t> slots =
-      muon_slots(std::get<MuonConfig>(prepared.config.optimizer.kind), layout);
+      plan::muon_slots(std::get<MuonConfig>(prepared.config.optimizer.kind), layout);
   std::vector<bool> in(static_cast<size_t>(layout.elements));
   for (size_t i = 0; i < in.size(); ++i)
     in[i] = std::ranges::binary_search(slots, layout.slot_at(static_cast<int64_t>(i)));
@@ -259,17 +264,18 @@ TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
   for (const int ranks : {1, 2, 4}) {
     for (const std::string stage : {"0", "1", "2", "3"}) {
       for (const std::string type : {"FP32", "BF16"}) {
-        const PreparedRun prepared =
+        const run::PreparedRun prepared =
             assembled(changes({"comm.zero_stage=" + stage, "optimizer.moments=" + type}),
-                      Topology::flat(ranks));
-        const Plan& plan = prepared.plan;
+                      collectives::Topology::flat(ranks));
+        const plan::Plan& plan = prepared.plan;
         const std::vector<bool> matrix = in_matrices(prepared);
         const size_t bytes = type == "FP32" ? 4 : 2;
         const int parts = plan.sharding.shards_optimizer() ? ranks : 1;
         size_t most = 0, matrices = 0;
         for (int part = 0; part < parts; ++part) {
           size_t elements = 0;
-          for (const Range& range : owned_ranges(plan.layout.buckets, part, parts)) {
+          for (const collectives::Range& range :
+               collectives::owned_ranges(plan.layout.buckets, part, parts)) {
             for (int64_t i = range.begin; i < range.end; ++i) {
               const bool one = matrix[static_cast<size_t>(i)];
               elements += one ? 1 : 2;
@@ -278,7 +284,7 @@ TEST(MuonTraining, PlansNoSecondMomentOfMatrices) {
           }
           most = std::max(most, elements * bytes);
         }
-        EXPECT_EQ(plan.memory.row_bytes(RowKind::kMoments), most)
+        EXPECT_EQ(plan.memory.row_bytes(plan::RowKind::kMoments), most)
             << ranks << " ranks, stage " << stage;
         EXPECT_GT(matrices, static_cast<size_t>(plan.layout.elements) / 2);
       }
@@ -294,29 +300,30 @@ TEST(MuonTraining, GoesOnFromCheckpointsWithSecondMomentsOfAll) {
   testing::train_in(folder.path() / "cut",
                     {testing::gpt_config(), 2, testing::until(17), changes()});
   const auto saved = folder.path() / "cut" / "checkpoints" / "step-00000017";
-  const CheckpointState state = read_state(saved);
-  EXPECT_EQ(verify(saved), std::vector<std::string>());
+  const checkpoint::CheckpointState state = checkpoint::read_state(saved);
+  EXPECT_EQ(checkpoint::verify(saved), std::vector<std::string>());
   int64_t first_elements = 0, second_elements = 0;
-  for (const FileRecord& file : state.files) {
-    for (const TensorRecord& tensor : file.tensors) {
+  for (const checkpoint::FileRecord& file : state.files) {
+    for (const checkpoint::TensorRecord& tensor : file.tensors) {
       if (tensor.name.starts_with("exp_avg.")) first_elements += tensor.elements;
       if (tensor.name.starts_with("exp_avg_sq.")) second_elements += tensor.elements;
     }
   }
-  const std::vector<bool> in = in_matrices(assembled(changes(), Topology::flat(1)));
+  const std::vector<bool> in = in_matrices(assembled(changes(), collectives::Topology::flat(1)));
   const auto matrices = static_cast<int64_t>(std::ranges::count(in, true));
   EXPECT_EQ(first_elements, state.flat_elements);
   EXPECT_EQ(second_elements, state.flat_elements - matrices);
 
   const auto elements = static_cast<size_t>(state.flat_elements);
   std::vector<float> weights(elements), first(elements), second(elements);
-  read_model(saved, state, state.layout, weights.data());
-  read_optimizer(saved, state, state.layout, "exp_avg", {{0, first}});
-  read_optimizer(saved, state, state.layout, "exp_avg_sq", {{0, second}});
-  CheckpointState old = state;
+  checkpoint::read_model(saved, state, state.layout, weights.data());
+  checkpoint::read_optimizer(saved, state, state.layout, "exp_avg", {{0, first}});
+  checkpoint::read_optimizer(saved, state, state.layout, "exp_avg_sq", {{0, second}});
+  checkpoint::CheckpointState old = state;
   old.one_moment.clear();
   old.ranks = 1;
-  const auto writer = CheckpointWriter::begin(folder.path() / "old" / "checkpoints", 17);
+  const auto writer =
+      checkpoint::CheckpointWriter::begin(folder.path() / "old" / "checkpoints", 17);
   old.files = {writer.write_model(state.layout, weights.data()),
                writer.write_optimizer_shard(
                    0, 1, {{"exp_avg", {{0, first}}}, {"exp_avg_sq", {{0, second}}}})};
@@ -329,9 +336,9 @@ TEST(MuonTraining, GoesOnFromCheckpointsWithSecondMomentsOfAll) {
 std::string refusal(const std::vector<std::string>& overrides, const std::string& config) {
   try {
     const auto backend = cpu::make_backend();
-    testing::prepare(parse_config(config, "test", overrides),
-                     Topology::flat(1),
-                     RunPurpose::kTrain,
+    testing::prepare(config::parse_config(config, "test", overrides),
+                     collectives::Topology::flat(1),
+                     run::RunPurpose::kTrain,
                      backend->ops());
   } catch (const ConfigError& error) {
     return error.what();
@@ -353,4 +360,4 @@ TEST(MuonTraining, IsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

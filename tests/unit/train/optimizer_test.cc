@@ -8,22 +8,22 @@
 
 #include "runtime/cpu/backend.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
-ParameterLayout make_layout() {
-  ParameterLayout layout;
+plan::ParameterLayout make_layout() {
+  plan::ParameterLayout layout;
   layout.slots.push_back({{.decay = true}, "weight", {700}, 0, 700});
   layout.slots.push_back({{.decay = false}, "bias", {100}, 704, 100});
   layout.slots.push_back({{.decay = true}, "second", {300}, 816, 300});
-  layout.elements = padded_elements(1116, 4);
+  layout.elements = collectives::padded_elements(1116, 4);
   return layout;
 }
 
 // Two steps on every rank's ranges, as `ranks` ranks would do them one after the other.
 std::vector<float> train(const OptimizerConfig& config, int ranks) {
-  const ParameterLayout layout = make_layout();
-  const auto buckets = make_buckets({0, layout.elements}, 4, 512);
+  const plan::ParameterLayout layout = make_layout();
+  const auto buckets = collectives::make_buckets({0, layout.elements}, 4, 512);
   const size_t elements = static_cast<size_t>(layout.elements);
   std::vector<float> parameters(elements, 1.0f), gradients(elements);
   for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
@@ -33,7 +33,8 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
     const OptimizerMemory memory = {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
                                     .gradients = {gradients.data()},
                                     .moments = moments.data()};
-    Optimizer optimizer(config, layout, owned_ranges(buckets, rank, ranks), *backend, memory);
+    Optimizer optimizer(
+        config, layout, collectives::owned_ranges(buckets, rank, ranks), *backend, memory);
     for (int step = 1; step <= 2; ++step) {
       optimizer.prepare(0.1, 0.5, step);
       optimizer.update();
@@ -82,13 +83,13 @@ TEST(Optimizer, DecaysOnlyWhatIsDecayed) {
 // A group's tensors move as all do in a run with that rate and weight decay.
 TEST(Optimizer, GroupsHaveRatesAndWeightDecayOfTheirOwn) {
   const auto train_with = [](const OptimizerConfig& config, double lr, bool grouped, int ranks) {
-    ParameterLayout layout = make_layout();
+    plan::ParameterLayout layout = make_layout();
     if (grouped) {
       layout.slots[1].weight_decay = 0.25f;  // the bias, which is not decayed without
       layout.slots[2].lr_scale = 0.5f;
       layout.slots[2].weight_decay = 0;
     }
-    const auto buckets = make_buckets({0, layout.elements}, 4, 512);
+    const auto buckets = collectives::make_buckets({0, layout.elements}, 4, 512);
     const auto elements = static_cast<size_t>(layout.elements);
     std::vector<float> parameters(elements, 1.0f), gradients(elements);
     for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
@@ -97,7 +98,7 @@ TEST(Optimizer, GroupsHaveRatesAndWeightDecayOfTheirOwn) {
       std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
       Optimizer optimizer(config,
                           layout,
-                          owned_ranges(buckets, rank, ranks),
+                          collectives::owned_ranges(buckets, rank, ranks),
                           *backend,
                           {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
                            .gradients = {gradients.data()},
@@ -126,15 +127,16 @@ TEST(Optimizer, GroupsHaveRatesAndWeightDecayOfTheirOwn) {
 }
 
 TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
-  ParameterLayout layout = make_layout();
+  plan::ParameterLayout layout = make_layout();
   layout.lanes = 4;
   layout.statistics_begin = layout.elements;
   layout.slots.push_back({{.running_momentum = 0.25f}, "running_mean", {70}, layout.elements, 70});
-  layout.elements += padded_elements(70, 4);
+  layout.elements += collectives::padded_elements(70, 4);
   const int64_t other = layout.elements;  // of another norm
   layout.slots.push_back({{.running_momentum = 0.5f}, "other.running_mean", {30}, other, 30});
-  layout.elements += padded_elements(30, 4);
-  std::vector<Range> buckets = make_buckets({0, layout.statistics_begin}, 4, 512);
+  layout.elements += collectives::padded_elements(30, 4);
+  std::vector<collectives::Range> buckets =
+      collectives::make_buckets({0, layout.statistics_begin}, 4, 512);
   buckets.push_back({layout.statistics_begin, layout.elements});
   for (OptimizerConfig config : optimizers()) {
     config.decay_bias_and_norm = true;
@@ -146,7 +148,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
         std::vector<float> moments(2 * size / static_cast<size_t>(ranks), 0.0f);
         Optimizer optimizer(config,
                             layout,
-                            owned_ranges(buckets, rank, ranks),
+                            collectives::owned_ranges(buckets, rank, ranks),
                             *backend,
                             {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
                              .gradients = {gradients.data()},
@@ -168,7 +170,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
 TEST(Optimizer, OneSgdStepByHand) {
   OptimizerConfig config;
   config.kind = SgdConfig{};
-  const ParameterLayout layout = make_layout();
+  const plan::ParameterLayout layout = make_layout();
   const auto backend = cpu::make_backend();
   std::vector<float> parameters(static_cast<size_t>(layout.elements), 2.0f),
       gradients(parameters.size(), 4.0f);
@@ -184,4 +186,4 @@ TEST(Optimizer, OneSgdStepByHand) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -8,7 +8,7 @@
 
 #include "runtime/train/step/schedule.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 RunConfig config_of(int64_t steps) {
@@ -89,21 +89,21 @@ TEST(RunPolicy, TheBestIsSavedAndPatienceRunsOut) {
 TEST(RunPolicy, TheBestIsByTheTasksMetric) {
   RunConfig config = config_of(100);
   Progression progression;
-  const auto judge = [&](int64_t step, TaskMetric metric, double value) {
+  const auto judge = [&](int64_t step, metrics::TaskMetric metric, double value) {
     Evaluation evaluation;
     evaluation.task[metric] = value;
     RunPolicy(config, true).judge(evaluation, {.step = step}, progression);
     return progression.best_step;
   };
   config.eval.best = EvalConfig::Metric::kSpearman;
-  EXPECT_EQ(judge(10, kSpearman, 0.5), 10);
-  EXPECT_EQ(judge(20, kSpearman, 0.4), 10);
-  EXPECT_EQ(judge(30, kSpearman, 0.6), 30);
+  EXPECT_EQ(judge(10, metrics::kSpearman, 0.5), 10);
+  EXPECT_EQ(judge(20, metrics::kSpearman, 0.4), 10);
+  EXPECT_EQ(judge(30, metrics::kSpearman, 0.6), 30);
   progression = {};
   config.eval.best = EvalConfig::Metric::kMeanAbsoluteError;
-  EXPECT_EQ(judge(10, kMeanAbsoluteError, 0.5), 10);
-  EXPECT_EQ(judge(20, kMeanAbsoluteError, 0.6), 10);
-  EXPECT_EQ(judge(30, kMeanAbsoluteError, 0.4), 30);
+  EXPECT_EQ(judge(10, metrics::kMeanAbsoluteError, 0.5), 10);
+  EXPECT_EQ(judge(20, metrics::kMeanAbsoluteError, 0.6), 10);
+  EXPECT_EQ(judge(30, metrics::kMeanAbsoluteError, 0.4), 30);
 }
 
 // The rates of torch.optim.lr_scheduler.ReduceLROnPlateau(factor=0.5, patience=2, threshold=0,
@@ -162,9 +162,10 @@ TEST(RunPolicy, CopiesAreMadeWhereNoCheckpointIs) {
   config.checkpoint.local.every = 5;
   const RunPolicy policy(config, false);
   const RunPolicy::Next copied = policy.next({.step = 5}, false, {});
-  EXPECT_TRUE(copied.save == SaveTo::kHosts && copied.hash);
-  EXPECT_EQ(policy.next({.step = 10}, false, {}).save, SaveTo::kRunFolder);
-  EXPECT_EQ(policy.next({.step = 15, .stop = true}, false, {}).save, SaveTo::kRunFolder);
+  EXPECT_TRUE(copied.save == checkpoint::SaveTo::kHosts && copied.hash);
+  EXPECT_EQ(policy.next({.step = 10}, false, {}).save, checkpoint::SaveTo::kRunFolder);
+  EXPECT_EQ(policy.next({.step = 15, .stop = true}, false, {}).save,
+            checkpoint::SaveTo::kRunFolder);
   EXPECT_FALSE(policy.next({.step = 16}, false, {}).save);
 }
 
@@ -178,4 +179,4 @@ TEST(RunPolicy, TrainsToTheStepAskedForButNotBeyondTheEnd) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -10,7 +10,7 @@
 #include "runtime/checkpoint/format/reader.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,11 +50,11 @@ TEST_P(SavingInTheBackground, SavesWhatTheRunWas) {
   };
   const TrainResult expected = train("waits", "false"), result = train("goes on", "true");
   EXPECT_EQ(result.weights_hash, expected.weights_hash);
-  const std::vector<CheckpointEntry> saved =
-      list_checkpoints(folder.path() / "goes on/checkpoints");
+  const std::vector<checkpoint::CheckpointEntry> saved =
+      checkpoint::list_checkpoints(folder.path() / "goes on/checkpoints");
   ASSERT_EQ(saved.size(), 6u);
-  for (const CheckpointEntry& entry : saved) {
-    EXPECT_EQ(verify(entry.path), std::vector<std::string>());
+  for (const checkpoint::CheckpointEntry& entry : saved) {
+    EXPECT_EQ(checkpoint::verify(entry.path), std::vector<std::string>());
     const fs::path other = folder.path() / "waits/checkpoints" / entry.path.filename();
     for (const auto& file : fs::directory_iterator(other)) {
       if (file.path().extension() != ".safetensors") continue;
@@ -103,15 +103,16 @@ TEST(Saving, WhatIsBeingWrittenWhenARunEndsIsFinishedAndNamed) {
                "schedule.gamma=1e36",
                "schedule.warmup_steps=0"}});
     ADD_FAILURE();
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
     EXPECT_NE(std::string(error.what()).find("the checkpoint of step 30 is good"),
               std::string::npos)
         << error.what();
   }
-  const std::vector<CheckpointEntry> saved = list_checkpoints(folder.path() / "checkpoints");
+  const std::vector<checkpoint::CheckpointEntry> saved =
+      checkpoint::list_checkpoints(folder.path() / "checkpoints");
   ASSERT_EQ(saved.size(), 1u);
-  EXPECT_EQ(verify(saved[0].path), std::vector<std::string>());
+  EXPECT_EQ(checkpoint::verify(saved[0].path), std::vector<std::string>());
 }
 
 TEST(Saving, CopiesOnTheHostsAreGoneOnFrom) {
@@ -126,7 +127,7 @@ TEST(Saving, CopiesOnTheHostsAreGoneOnFrom) {
   for (const auto& [before, after] : {std::pair(1, 1), std::pair(2, 2), std::pair(2, 4)}) {
     const fs::path run = folder.path() / std::to_string(10 * before + after);
     train_in(run, {testing::mlp_config(), before, cut, overrides});
-    EXPECT_EQ(list_checkpoints(run / "checkpoints").back().step, 15);
+    EXPECT_EQ(checkpoint::list_checkpoints(run / "checkpoints").back().step, 15);
     // What is not in the run folder any more can come from the hosts alone.
     fs::remove_all(run / "checkpoints");
     const TrainResult result =
@@ -136,4 +137,4 @@ TEST(Saving, CopiesOnTheHostsAreGoneOnFrom) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

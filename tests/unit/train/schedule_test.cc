@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using Kind = ScheduleConfig::Kind;
@@ -95,4 +95,4 @@ TEST(Schedule, CosineBeginsAnew) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

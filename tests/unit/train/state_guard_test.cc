@@ -14,7 +14,7 @@
 #include "runtime/checkpoint/format/folder.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using testing::RankUnderTest;
@@ -45,14 +45,15 @@ struct Place {
   int64_t flat = 0, local = 0;
 };
 Place place_of(const RankUnderTest& rank) {
-  const Plan& plan = rank.prepared.plan;
+  const plan::Plan& plan = rank.prepared.plan;
   int64_t local = 0;
-  for (const Range& bucket : plan.layout.buckets) {
-    const Range owned =
+  for (const collectives::Range& bucket : plan.layout.buckets) {
+    const collectives::Range owned =
         plan.sharding.shards_optimizer()
-            ? part_of(bucket, plan.sharding.topology.part_of(kBad), plan.sharding.topology.ranks())
+            ? collectives::part_of(
+                  bucket, plan.sharding.topology.part_of(kBad), plan.sharding.topology.ranks())
             : bucket;
-    for (const ParameterSlot& slot : plan.layout.slots) {
+    for (const plan::ParameterSlot& slot : plan.layout.slots) {
       // An element that is in use, in the middle of the model.
       const int64_t at = std::max(owned.begin, slot.offset);
       if (at >= std::min(owned.end, slot.offset + slot.elements)) continue;
@@ -67,27 +68,27 @@ Place place_of(const RankUnderTest& rank) {
 // Where the sum of the gradient of the place lies, between the reduction and the update.
 std::byte* summed_gradients(const RankUnderTest& rank, const Place& place, int64_t* element) {
   *element = place.flat;
-  if (std::byte* const sums = rank.backend.row(name_of(RowKind::kGradientSums))) {
+  if (std::byte* const sums = rank.backend.row(plan::name_of(plan::RowKind::kGradientSums))) {
     *element = place.local;
     return sums;
   }
   if (rank.node != nullptr) return rank.node->own();
-  return rank.backend.row(name_of(RowKind::kGradients));
+  return rank.backend.row(plan::name_of(plan::RowKind::kGradients));
 }
 
 void strike(const RankUnderTest& rank, Fault fault) {
-  const Plan& plan = rank.prepared.plan;
+  const plan::Plan& plan = rank.prepared.plan;
   const Place place = place_of(rank);
   ASSERT_NE(place.tensor, "");
   const int64_t owned = plan.layout.elements /
                         (plan.sharding.shards_optimizer() ? plan.sharding.topology.ranks() : 1);
-  std::byte* const moments = rank.backend.row(name_of(RowKind::kMoments));
+  std::byte* const moments = rank.backend.row(plan::name_of(plan::RowKind::kMoments));
   int64_t element = place.flat;
   switch (fault) {
     case Fault::kParameter:
       if (rank.node != nullptr && plan.sharding.shards_optimizer())
         return flip(rank.node->common(), element);
-      return flip(rank.backend.row(name_of(RowKind::kParameters)),
+      return flip(rank.backend.row(plan::name_of(plan::RowKind::kParameters)),
                   plan.sharding.shards_parameters() ? place.local : element);
     case Fault::kFirstMoment: return flip(moments, place.local);
     case Fault::kSecondMoment: return flip(moments, owned + place.local);
@@ -124,13 +125,13 @@ TEST_P(StateGuardTest, FindsAFlippedBit) {
     tensor = place_of(rank).tensor;
     auto struck = std::make_shared<bool>(false);
     auto step = std::make_shared<uint32_t>(0);
-    rank.backend.on_lane = [=](const LaneContext& lane) {
+    rank.backend.on_lane = [=](const graph::LaneContext& lane) {
       *step = lane.step;
       if (lane.step != kStep || c.fault == Fault::kSummedGradient) return;
       if (!std::exchange(*struck, true)) strike(rank, c.fault);
     };
-    rank.backend.on_mark = [=](Backend::Mark mark) {
-      if (*step != kStep || mark != Backend::Mark::kReduced) return;
+    rank.backend.on_mark = [=](exec::Backend::Mark mark) {
+      if (*step != kStep || mark != exec::Backend::Mark::kReduced) return;
       if (c.fault == Fault::kSummedGradient) strike(rank, c.fault);
     };
   };
@@ -148,7 +149,7 @@ TEST_P(StateGuardTest, FindsAFlippedBit) {
     EXPECT_EQ(text.find("rank 0 on "), std::string::npos) << text;
     EXPECT_NE(text.find("checkpoint of step 20 is good"), std::string::npos) << text;
   }
-  EXPECT_EQ(list_checkpoints(folder.path() / "checkpoints").back().step, 20);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder.path() / "checkpoints").back().step, 20);
 }
 
 std::vector<Case> cases() {
@@ -200,7 +201,7 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
 // Follows which step is under way.
 std::shared_ptr<uint32_t> follow(const RankUnderTest& rank) {
   auto step = std::make_shared<uint32_t>(0);
-  rank.backend.on_lane = [step](const LaneContext& lane) { *step = lane.step; };
+  rank.backend.on_lane = [step](const graph::LaneContext& lane) { *step = lane.step; };
   return step;
 }
 
@@ -225,17 +226,18 @@ TEST(StateGuard, FindsGradientsThatChangeInSharedMemoryBeforeTheyAreRead) {
     std::barrier all(2);
     const auto meddle = [&](const RankUnderTest& rank) {
       const auto step = follow(rank);
-      const Range last = rank.prepared.plan.layout.buckets.back();
+      const collectives::Range last = rank.prepared.plan.layout.buckets.back();
       std::byte* const own = rank.node->own();
       const int64_t at = rank.prepared.plan.layout.bucket_offsets.empty()
                              ? last.begin
                              : rank.prepared.plan.layout.bucket_offsets.back();
-      rank.backend.on_mark = [=, &all, bad = rank.communicator.rank() == kBad](Backend::Mark mark) {
-        if (*step != kStep || mark != Backend::Mark::kBackwardDone) return;
-        all.arrive_and_wait();  // all have offered, and nobody has taken the last bucket
-        if (bad) flip(own, at);
-        all.arrive_and_wait();
-      };
+      rank.backend.on_mark =
+          [=, &all, bad = rank.communicator.rank() == kBad](exec::Backend::Mark mark) {
+            if (*step != kStep || mark != exec::Backend::Mark::kBackwardDone) return;
+            all.arrive_and_wait();  // all have offered, and nobody has taken the last bucket
+            if (bad) flip(own, at);
+            all.arrive_and_wait();
+          };
     };
     expect_parts(fault_of(training({stage, true, 2, Fault::kSummedGradient}, meddle)),
                  {"rank 0 on ", ": the gradient of ", " received from rank 1 differs"});
@@ -299,7 +301,7 @@ TEST(StateGuard, FindsNothingWithoutBeingAsked) {
   testing::Training run =
       training({1, false, 2, Fault::kFirstMoment}, [](const RankUnderTest& rank) {
         if (rank.communicator.rank() != kBad) return;
-        rank.backend.on_lane = [rank, struck = false](const LaneContext& lane) mutable {
+        rank.backend.on_lane = [rank, struck = false](const graph::LaneContext& lane) mutable {
           if (lane.step == kStep && !std::exchange(struck, true)) strike(rank, Fault::kFirstMoment);
         };
       });
@@ -313,7 +315,7 @@ TEST(StateGuard, LayerWiseOptimizersToo) {
     for (bool faulty : {false, true}) {
       const auto meddle = [=](const RankUnderTest& rank) {
         if (!faulty || rank.communicator.rank() != kBad) return;
-        rank.backend.on_lane = [rank, struck = false](const LaneContext& lane) mutable {
+        rank.backend.on_lane = [rank, struck = false](const graph::LaneContext& lane) mutable {
           if (lane.step == kStep && !std::exchange(struck, true)) strike(rank, Fault::kFirstMoment);
         };
       };
@@ -338,7 +340,7 @@ TEST(StateGuard, RollsBackToTheRightBits) {
     const TrainResult expected = train_in(folder.path() / "whole", training(c, {}));
     testing::Training run = training(c, [](const RankUnderTest& rank) {
       if (rank.communicator.rank() != kBad) return;
-      rank.backend.on_lane = [rank, struck = false](const LaneContext& lane) mutable {
+      rank.backend.on_lane = [rank, struck = false](const graph::LaneContext& lane) mutable {
         if (lane.step == kStep && !std::exchange(struck, true)) strike(rank, Fault::kParameter);
       };
     });
@@ -357,7 +359,7 @@ TEST(StateGuard, RollsBackToTheRightBits) {
 TEST(StateGuard, RollsBackOnceACheckpoint) {
   testing::Training run = training({1, false, 2, Fault::kParameter}, [](const RankUnderTest& rank) {
     if (rank.communicator.rank() != kBad) return;
-    rank.backend.on_lane = [rank](const LaneContext& lane) {
+    rank.backend.on_lane = [rank](const graph::LaneContext& lane) {
       if (lane.step == kStep && lane.lane % 4 == 0) strike(rank, Fault::kParameter);
     };
   });
@@ -366,4 +368,4 @@ TEST(StateGuard, RollsBackOnceACheckpoint) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -11,7 +11,7 @@
 #include "tests/reference/runs.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 const char* const kConfig = R"(
@@ -64,11 +64,11 @@ TEST(SyncBatchNorm, RunningStatisticsAreThoseOfOneBatch) {
     changes.insert(changes.end(), {"train.steps=1", "checkpoint.at_end=true"});
     train(folder.path() / name, changes);
     const std::filesystem::path saved = folder.path() / name / "checkpoints/step-00000001";
-    const CheckpointState state = read_state(saved);
+    const checkpoint::CheckpointState state = checkpoint::read_state(saved);
     std::vector<float> weights(static_cast<size_t>(state.flat_elements));
-    read_model(saved, state, state.layout, weights.data());
+    checkpoint::read_model(saved, state, state.layout, weights.data());
     std::map<std::string, std::vector<float>> found;
-    for (const NamedSlice& slice : state.layout) {
+    for (const checkpoint::NamedSlice& slice : state.layout) {
       if (slice.name.find("running_") == std::string::npos) continue;
       const auto begin = weights.begin() + slice.offset;
       found[slice.name] = {begin, begin + slice.shape.elements()};
@@ -99,4 +99,4 @@ TEST(SyncBatchNorm, HasTheSameBitsOnAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -14,7 +14,7 @@
 #include "tests/reference/runs.h"
 #include "tests/unit/train/onnx_configs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using testing::resumed;
@@ -86,12 +86,13 @@ TEST(Trainer, FastOrderTrainsToo) {
 TEST(Trainer, RefusesToMixRuns) {
   TemporaryFolder folder;
   train_in(folder.path(), {testing::mlp_config(), 1, whole(), {}});
-  EXPECT_THROW(train_in(folder.path(), {testing::mlp_config(), 1, whole(), {}}), AgreedError);
+  EXPECT_THROW(train_in(folder.path(), {testing::mlp_config(), 1, whole(), {}}),
+               collectives::AgreedError);
   for (const char* change : {"train.global_batch=64", "seed=9", "optimizer.sgd.momentum=0.5"}) {
     try {
       train_in(folder.path(), {testing::mlp_config(), 2, resumed(), {change}});
       ADD_FAILURE() << change;
-    } catch (const AgreedError& error) {
+    } catch (const collectives::AgreedError& error) {
       EXPECT_EQ(error.code(), ExitCode::kCheckpoint) << error.what();
     }
   }
@@ -102,7 +103,7 @@ TEST(Trainer, ResumesFromThePreviousCheckpointWhenTheNewestIsDamaged) {
   const TrainResult expected =
       train_in(folder.path() / "whole", {testing::mlp_config(), 1, whole(), {}});
   train_in(folder.path() / "cut", {testing::mlp_config(), 2, until(30), {}});
-  const auto newest = list_checkpoints(folder.path() / "cut" / "checkpoints").back();
+  const auto newest = checkpoint::list_checkpoints(folder.path() / "cut" / "checkpoints").back();
   ASSERT_EQ(newest.step, 30);
   std::filesystem::resize_file(newest.path / "model.safetensors",
                                std::filesystem::file_size(newest.path / "model.safetensors") - 1);
@@ -119,19 +120,19 @@ TEST(Trainer, DoesNotBranchWithinARunFolder) {
   train_in(folder.path() / "a", {testing::mlp_config(), 1, whole(), often});
   TrainOptions from_ten{.resume = folder.path() / "a/checkpoints/step-00000010", .max_steps = 12};
   EXPECT_THROW(train_in(folder.path() / "a", {testing::mlp_config(), 2, from_ten, often}),
-               AgreedError);
+               collectives::AgreedError);
   const TrainResult branch =
       train_in(folder.path() / "b", {testing::mlp_config(), 2, from_ten, often});
   EXPECT_EQ(branch.step, 12);
-  EXPECT_EQ(list_checkpoints(folder.path() / "b/checkpoints").back().step, 12);
-  EXPECT_EQ(list_checkpoints(folder.path() / "a/checkpoints").back().step, 40);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder.path() / "b/checkpoints").back().step, 12);
+  EXPECT_EQ(checkpoint::list_checkpoints(folder.path() / "a/checkpoints").back().step, 40);
 }
 
 TEST(Trainer, KeepsTheLastCheckpoints) {
   TemporaryFolder folder;
   train_in(folder.path(),
            {testing::mlp_config(), 2, whole(), {"checkpoint.every=5", "checkpoint.keep_last=3"}});
-  const auto kept = list_checkpoints(folder.path() / "checkpoints");
+  const auto kept = checkpoint::list_checkpoints(folder.path() / "checkpoints");
   ASSERT_EQ(kept.size(), 3u);
   EXPECT_EQ(kept.front().step, 30);
   EXPECT_EQ(kept.back().step, 40);
@@ -143,7 +144,7 @@ TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
     train_in(folder.path(),
              {testing::mlp_config(), 2, whole(), {"schedule.lr=1e30", "optimizer.sgd.momentum=0"}});
     ADD_FAILURE();
-  } catch (const AgreedError& error) {
+  } catch (const collectives::AgreedError& error) {
     EXPECT_EQ(error.code(), ExitCode::kNumeric) << error.what();
   }
 }
@@ -185,7 +186,7 @@ TEST(Trainer, AMaskThatHidesAWholeRowIsNamed) {
     try {
       train_in(folder.path(), {hidden_rows_config(chosen), 2, whole(), {}});
       ADD_FAILURE();
-    } catch (const AgreedError& error) {
+    } catch (const collectives::AgreedError& error) {
       EXPECT_EQ(error.code(), ExitCode::kNumeric);
       const std::string text = error.what();
       for (const char* part : {"of the softmax 'shares' is the first that is not a number",
@@ -198,4 +199,4 @@ TEST(Trainer, AMaskThatHidesAWholeRowIsNamed) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

@@ -14,7 +14,7 @@
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using testing::TemporaryFolder;
@@ -25,17 +25,18 @@ constexpr double kEps = std::numeric_limits<float>::epsilon();
 std::string step_folder(int64_t step) { return fmt::format("checkpoints/step-{:08}", step); }
 
 struct Saved {
-  CheckpointState state;
+  checkpoint::CheckpointState state;
   std::vector<float> weights, average;  // flat
 };
 
 Saved read(const std::filesystem::path& folder) {
-  Saved saved{read_state(folder), {}, {}};
+  Saved saved{checkpoint::read_state(folder), {}, {}};
   const auto elements = static_cast<size_t>(saved.state.flat_elements);
   saved.weights.resize(elements);
   saved.average.resize(elements);
-  read_model(folder, saved.state, saved.state.layout, saved.weights.data());
-  read_optimizer(folder, saved.state, saved.state.layout, kAverageArray, {{0, saved.average}});
+  checkpoint::read_model(folder, saved.state, saved.state.layout, saved.weights.data());
+  checkpoint::read_optimizer(
+      folder, saved.state, saved.state.layout, checkpoint::kAverageArray, {{0, saved.average}});
   return saved;
 }
 
@@ -44,10 +45,10 @@ TEST(WeightAverage, FollowsTheFormulaFromTheFirstWeightsOn) {
   const std::vector<std::string> changes = {
       "train.ema_decay=0.75", "train.steps=6", "checkpoint.every=1", "checkpoint.keep_last=9"};
   train_in(folder.path(), {testing::mlp_config(), 2, testing::whole(), changes});
-  const PreparedRun prepared =
-      testing::prepare(parse_config(testing::mlp_config(), "test", changes),
-                       Topology::flat(2),
-                       RunPurpose::kTrain,
+  const run::PreparedRun prepared =
+      testing::prepare(config::parse_config(testing::mlp_config(), "test", changes),
+                       collectives::Topology::flat(2),
+                       run::RunPurpose::kTrain,
                        cpu::make_backend()->ops());
   std::vector<float> first(static_cast<size_t>(prepared.plan.layout.elements));
   initialize_parameters(prepared.plan.layout, prepared.config.seed, first.data());
@@ -130,7 +131,8 @@ TEST(WeightAverage, MayComeAndGoOnResume) {
   testing::TrainOptions next = testing::resumed();
   next.max_steps = 15;
   runs.run("run", 2, next);
-  EXPECT_EQ(read_state(runs.folder.path() / "run" / step_folder(15)).moments.size(), 2u);
+  EXPECT_EQ(checkpoint::read_state(runs.folder.path() / "run" / step_folder(15)).moments.size(),
+            2u);
   runs.changes.back() = "train.ema_decay=0.5";
   const TrainResult last = runs.run("run", 2, testing::resumed());
   const Saved saved = read(runs.folder.path() / "run" / step_folder(20));
@@ -139,4 +141,4 @@ TEST(WeightAverage, MayComeAndGoOnResume) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

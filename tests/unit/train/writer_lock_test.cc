@@ -16,7 +16,7 @@
 #include "runtime/train/folder/run_folder.h"
 #include "tests/reference/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::train {
 namespace {
 
 using std::chrono::milliseconds;
@@ -240,4 +240,4 @@ TEST_F(RunFolderTest, WhatADeadRunLeftGoes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::train

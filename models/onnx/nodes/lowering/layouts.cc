@@ -35,7 +35,10 @@ bool same_in_both_orders(const Extents& extents) {
 
 }  // namespace
 
-TensorId shaped(GraphBuilder& builder, const std::string& name, TensorId x, const Shape& shape) {
+TensorId shaped(graph::GraphBuilder& builder,
+                const std::string& name,
+                TensorId x,
+                const Shape& shape) {
   return builder.shape(x) == shape ? x : ops::reshape(builder, name, x, shape);
 }
 
@@ -61,7 +64,7 @@ float storable(float number, DType compute) {
   return number < lowest && std::isfinite(number) ? lowest / 2 : number;
 }
 
-Layouts::Layouts(const Readers& readers, Parameters& parameters, GraphBuilder& builder)
+Layouts::Layouts(const Readers& readers, Parameters& parameters, graph::GraphBuilder& builder)
     : readers_(readers),
       parameters_(parameters),
       builder_(builder),

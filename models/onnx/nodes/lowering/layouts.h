@@ -21,7 +21,7 @@ namespace lockstep::onnx {
 // nodes that read it can include its program in theirs.
 struct DeferredPointwise {
   std::string name;
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   std::vector<int> inputs;  // input i of the program is the value inputs[i]
   bool channels_last = false;
 };
@@ -29,7 +29,7 @@ struct DeferredPointwise {
 class Layouts {
  public:
   // Borrows all.
-  Layouts(const Readers& readers, Parameters& parameters, GraphBuilder& builder);
+  Layouts(const Readers& readers, Parameters& parameters, graph::GraphBuilder& builder);
 
   // The value with its axes in the file's order. A parameter is copied into an activation, a
   // constant becomes a constant of the graph.
@@ -78,13 +78,16 @@ class Layouts {
 
   const Readers& readers_;
   Parameters& parameters_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   std::vector<Tensors> tensors_;               // by value
   std::map<int, DeferredPointwise> deferred_;  // by value
 };
 
 // x itself if it has this shape, else reshaped.
-TensorId shaped(GraphBuilder& builder, const std::string& name, TensorId x, const Shape& shape);
+TensorId shaped(graph::GraphBuilder& builder,
+                const std::string& name,
+                TensorId x,
+                const Shape& shape);
 
 // The permutation from (N, ..., C) to (N, C, ...).
 std::vector<int> from_channels_last(int rank);

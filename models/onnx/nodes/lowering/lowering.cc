@@ -10,7 +10,7 @@
 
 namespace lockstep::onnx {
 
-Lowering::Lowering(const Network& network, GraphBuilder& builder, LoweringOptions options)
+Lowering::Lowering(const Network& network, graph::GraphBuilder& builder, LoweringOptions options)
     : builder_(builder),
       options_(std::move(options)),
       readers_(network),
@@ -37,7 +37,7 @@ void Lowering::lower(const Node& node) {
 }
 
 void Lowering::detach(const Node& node) {
-  PointwiseProgram same;
+  graph::PointwiseProgram same;
   same.input(0);
   const TensorId y = ops::pointwise(builder_, name_of(node), {layouts_.plain(node.input(0))}, same);
   builder_[y].detached = true;
@@ -86,9 +86,9 @@ std::string Lowering::name_of(const Node& node) const {
 // Documents are not separated: a mask of tokens hides padding from all tokens, and nothing else.
 TensorId Lowering::seen_tokens() {
   if (seen_tokens_ != kNoTensor) return seen_tokens_;
-  PointwiseProgram program;
+  graph::PointwiseProgram program;
   const int zero = program.constant(0);
-  program.append(PointwiseFunction::kMin, program.input(0), zero);
+  program.append(graph::PointwiseFunction::kMin, program.input(0), zero);
   return seen_tokens_ = ops::pointwise(
              builder_, "seen_tokens", {options_.documents}, program, /*integers=*/true);
 }

@@ -44,7 +44,7 @@ struct LoweringOptions {
 class Lowering {
  public:
   // Borrows the network, the builder and the probe. The network's inputs must be set before run().
-  Lowering(const Network& network, GraphBuilder& builder, LoweringOptions options = {});
+  Lowering(const Network& network, graph::GraphBuilder& builder, LoweringOptions options = {});
   Lowering(const Lowering&) = delete;
 
   // Appends the ops of all nodes that have none yet. Throws ConfigError, with Node::description(),
@@ -54,7 +54,7 @@ class Lowering {
   // does nothing and returns false.
   bool lower_early(int number, const Node& node);
 
-  GraphBuilder& builder() const { return builder_; }
+  graph::GraphBuilder& builder() const { return builder_; }
   const LoweringOptions& options() const { return options_; }
   const Readers& readers() const { return readers_; }
   Parameters& parameters() { return parameters_; }
@@ -86,7 +86,7 @@ class Lowering {
   [[noreturn]] void refuse_op(const Node& node) const;
   void require_outputs(const Node& node) const;
 
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   const LoweringOptions options_;
   const Readers readers_;
   Parameters parameters_;

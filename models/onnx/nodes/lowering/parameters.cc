@@ -11,8 +11,8 @@ namespace lockstep::onnx {
 namespace {
 
 // Initialises a parameter with the file's elements, which are read only when they are needed.
-lockstep::Initializer given(const Value& value, Storage storage) {
-  return {.kind = lockstep::Initializer::Kind::kGiven,
+lockstep::graph::Initializer given(const Value& value, Storage storage) {
+  return {.kind = lockstep::graph::Initializer::Kind::kGiven,
           .elements = [value, storage] { return elements_of(value, storage); }};
 }
 

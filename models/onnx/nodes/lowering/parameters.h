@@ -22,7 +22,7 @@ struct LoweredParameter {
 class Parameters {
  public:
   // Borrows both.
-  Parameters(const Network& network, GraphBuilder& builder)
+  Parameters(const Network& network, graph::GraphBuilder& builder)
       : network_(network), builder_(builder) {}
 
   // The parameter of the graph with this storage. Created by the first request; throws ConfigError
@@ -44,7 +44,7 @@ class Parameters {
   TensorId add(int number, Storage storage, TensorId tensor);
 
   const Network& network_;
-  GraphBuilder& builder_;
+  graph::GraphBuilder& builder_;
   std::vector<LoweredParameter> all_;
   std::map<int, size_t> index_of_;  // by value: index in all_
   std::set<int> unshared_;          // values

@@ -18,7 +18,7 @@
 namespace lockstep::onnx {
 namespace {
 
-using Program = PointwiseProgram;
+using Program = graph::PointwiseProgram;
 
 // Makes the program of a node, including the programs of the values in `taken`.
 class Fusion {
@@ -64,7 +64,7 @@ class Fusion {
       if (!made_.program.uses(static_cast<int>(k))) continue;
       numbers[k] = static_cast<int>(read.size());
       read.push_back(made_.inputs[k]);
-      broadcast(shape_of(lowering_.value(read.back())), shape);
+      graph::broadcast(shape_of(lowering_.value(read.back())), shape);
     }
     if (read.size() == made_.inputs.size() || shape.elements() != elements(result)) return;
     made_.program = made_.program.renumbered(numbers);
@@ -146,7 +146,7 @@ Activation activation_of(const Program& program) {
 
 // An input in the layout in which a channels-last result with `rank` axes reads it.
 TensorId last_input(
-    GraphBuilder& builder, Layouts& layouts, int number, const Value& value, size_t rank) {
+    graph::GraphBuilder& builder, Layouts& layouts, int number, const Value& value, size_t rank) {
   const Extents& extents = value.extents;
   if (extents.size() == rank) return layouts.channels_last(number);
   const TensorId plain = layouts.plain(number);
@@ -186,7 +186,7 @@ void lower_pointwise(Lowering& lowering, const Node& node) {
   lowering.layouts().defer(node.output(0), std::move(made));
 }
 
-TensorId append_pointwise(GraphBuilder& builder,
+TensorId append_pointwise(graph::GraphBuilder& builder,
                           const Readers& readers,
                           Layouts& layouts,
                           int number,
@@ -208,7 +208,7 @@ TensorId append_pointwise(GraphBuilder& builder,
     Program cast, sum;
     cast.input(0);
     const int a = sum.input(0), b = sum.input(1);
-    sum.append(PointwiseFunction::kAdd, a, b);
+    sum.append(graph::PointwiseFunction::kAdd, a, b);
     if (what.program == cast) return inputs[0];
     if (what.program == sum) return ops::add(builder, what.name, inputs[0], inputs[1]);
     if (const Activation found = activation_of(what.program); found != Activation::kNone)
@@ -219,20 +219,20 @@ TensorId append_pointwise(GraphBuilder& builder,
   return shaped(builder, what.name + ".extents", y, shape);
 }
 
-TensorId append_functions(GraphBuilder& builder,
+TensorId append_functions(graph::GraphBuilder& builder,
                           const std::string& name,
                           TensorId x,
-                          const std::vector<PointwiseFunction>& functions) {
+                          const std::vector<graph::PointwiseFunction>& functions) {
   if (functions.empty()) return x;
   Program program;
   int value = program.input(0);
-  for (const PointwiseFunction function : functions) value = program.append(function, value);
+  for (const graph::PointwiseFunction function : functions) value = program.append(function, value);
   return ops::pointwise(builder, name, {x}, program);
 }
 
-TensorId append_function(GraphBuilder& builder,
+TensorId append_function(graph::GraphBuilder& builder,
                          const std::string& name,
-                         PointwiseFunction function,
+                         graph::PointwiseFunction function,
                          TensorId a,
                          TensorId b) {
   Program program;
@@ -241,10 +241,10 @@ TensorId append_function(GraphBuilder& builder,
   return ops::pointwise(builder, name, {a, b}, program);
 }
 
-TensorId append_squares(GraphBuilder& builder, const std::string& name, TensorId x) {
+TensorId append_squares(graph::GraphBuilder& builder, const std::string& name, TensorId x) {
   Program program;
   const int value = program.input(0);
-  program.append(PointwiseFunction::kMul, value, value);
+  program.append(graph::PointwiseFunction::kMul, value, value);
   return ops::pointwise(builder, name, {x}, program);
 }
 

@@ -14,23 +14,23 @@ class Lowering;
 void lower_pointwise(Lowering& lowering, const Node& node);
 
 // Appends the program of a deferred value and returns its tensor.
-TensorId append_pointwise(GraphBuilder& builder,
+TensorId append_pointwise(graph::GraphBuilder& builder,
                           const Readers& readers,
                           Layouts& layouts,
                           int number,
                           const DeferredPointwise& what);
 
 // ... f_1(f_0(x)) for each element; x itself if there are no functions.
-TensorId append_functions(GraphBuilder& builder,
+TensorId append_functions(graph::GraphBuilder& builder,
                           const std::string& name,
                           TensorId x,
-                          const std::vector<PointwiseFunction>& functions);
+                          const std::vector<graph::PointwiseFunction>& functions);
 // f(a, b), broadcast against each other.
-TensorId append_function(GraphBuilder& builder,
+TensorId append_function(graph::GraphBuilder& builder,
                          const std::string& name,
-                         PointwiseFunction function,
+                         graph::PointwiseFunction function,
                          TensorId a,
                          TensorId b);
-TensorId append_squares(GraphBuilder& builder, const std::string& name, TensorId x);
+TensorId append_squares(graph::GraphBuilder& builder, const std::string& name, TensorId x);
 
 }  // namespace lockstep::onnx
