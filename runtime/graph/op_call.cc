@@ -4,6 +4,13 @@
 
 namespace lockstep::graph {
 
+const OpCall& OpCall::none() {
+  static const Graph graph;
+  static const Op op{};
+  static const OpCall call(graph, op);
+  return call;
+}
+
 OpKind OpCall::kind() const { return op_.kind; }
 TensorId OpCall::input_id(InputName name) const { return op_.inputs[name]; }
 TensorId OpCall::output_id(OutputName name) const { return op_.outputs[name]; }

@@ -42,6 +42,12 @@ class OpCall {
         lane_(&lane),
         device_(device) {}
 
+  // A call without operands and attributes. The struct of an op's arguments begins with
+  // `const OpCall& call = OpCall::none();`, and its other fields are initialised from `call`:
+  // Struct{call} unpacks a call. A struct that is made by hand gives all fields but operands, which
+  // are null by default. `call` is of no use after that, and no pointer for a device.
+  static const OpCall& none();
+
   OpKind kind() const;
   // An input or output by its name; null if it is absent.
   template <typename T>

@@ -61,7 +61,7 @@ void add_conv2d_backward(const graph::OpCall& call, bool tf32, CudnnRequests& re
   if (!call.has_output(graph::Conv2dBackwardOut::kDWeight) || cuda::conv2d_shape(call).is_linear())
     return;  // none, or a product
   requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardWeight, tf32));
-  if (!graph::Conv2dBackward<std::byte>::of(call).accumulate_weight)
+  if (!graph::Conv2dBackward<std::byte>{call}.accumulate_weight)
     requests.keys.insert(cuda::cudnn_conv2d_wide_key(call, tf32));
 }
 

@@ -41,17 +41,18 @@ struct Norm {
   // As an op of its own.
   std::vector<float> forward(std::vector<float> x, bool with_delta, bool relu) {
     Guarded<std::byte> workspace(static_cast<int64_t>(BatchNormWorkspace::bytes(rows, channels)));
-    graph::BatchNormForward<float> op{};
-    op.rows = rows;
-    op.channels = channels;
-    op.epsilon = kEpsilon;
-    op.relu = relu;
-    op.x = x.data();
-    op.delta = with_delta ? delta.data() : nullptr;
-    op.gamma = gamma.data();
-    op.beta = beta.data();
-    op.y = x.data();
-    op.workspace = reinterpret_cast<float*>(workspace.data());
+    const graph::BatchNormForward<float> op = {
+        .rows = rows,
+        .channels = channels,
+        .lanes = 0,
+        .epsilon = kEpsilon,
+        .relu = relu,
+        .x = x.data(),
+        .delta = with_delta ? delta.data() : nullptr,
+        .gamma = gamma.data(),
+        .beta = beta.data(),
+        .y = x.data(),
+        .workspace = reinterpret_cast<float*>(workspace.data())};
     batch_norm_apply(op, mean.data(), variance.data());
     return x;
   }

@@ -63,14 +63,15 @@ Gradients<float> backward(const graph::Conv2dShape& s, ConvInputs& in) {
   // What is overwritten must not matter, not even when it is NaN.
   for (auto* output : {&d_x, &d_w}) std::fill(output->begin(), output->end(), NAN);
   Guarded<std::byte> workspace(conv2d_workspace_bytes(s, compute_threads()));
-  graph::Conv2dBackward<float> op{};
-  op.shape = s;
-  op.d_y = in.d_y.data();
-  op.x = in.x.data();
-  op.weight = in.w.data();
-  op.d_x = d_x.data();
-  op.d_weight = d_w.data();
-  op.workspace = workspace.data();
+  const graph::Conv2dBackward<float> op = {.shape = s,
+                                           .accumulate_weight = false,
+                                           .accumulate_bias = false,
+                                           .d_y = in.d_y.data(),
+                                           .x = in.x.data(),
+                                           .weight = in.w.data(),
+                                           .d_x = d_x.data(),
+                                           .d_weight = d_w.data(),
+                                           .workspace = workspace.data()};
   conv2d_backward_input(op);
   conv2d_backward_weight(op);
   return {d_x.copy(), d_w.copy()};

@@ -16,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::ActivationForward<double>::of(call);
+  const graph::ActivationForward<double> op{call};
   for (int64_t i = 0; i < op.n; ++i) op.y[i] = activation_value(op.activation, op.x[i]);
 }
 
@@ -29,10 +29,10 @@ constexpr exec::Implementation kReference[] = {
 // product; the derivative multiplies more such factors, and 1 - y^2 is absolute to 1.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   if (expected.kind() == graph::OpKind::kActivation) {
-    const double y = std::abs(graph::ActivationForward<double>::of(expected).y[i]);
+    const double y = std::abs(graph::ActivationForward<double>{expected}.y[i]);
     return {4 * std::max(1.0, y), y};
   }
-  const auto op = graph::ActivationBackward<double>::of(expected);
+  const graph::ActivationBackward<double> op{expected};
   return {32 * std::abs(op.d_y[i]), std::abs(op.d_x[i])};
 }
 
@@ -87,7 +87,7 @@ TEST_P(ActivationTest, KeepsRelativeAccuracyInTheTailsOnTheCpu) {
     return (i % 2 == 0 ? 8 : -8) * std::pow(0.97, static_cast<double>(i / 2));
   };
   test.tolerance = [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
-    const auto op = graph::ActivationForward<double>::of(expected);
+    const graph::ActivationForward<double> op{expected};
     return Tolerance{(5 + 1.5 * op.x[i] * op.x[i]) * std::abs(op.y[i]) + 1e-30, 0};
   };
   check_on_all_devices(test);

@@ -14,7 +14,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::Add<double>::of(call);
+  const graph::Add<double> op{call};
   for (int64_t i = 0; i < op.n; ++i) op.y[i] = op.a[i] + op.b[i];
 }
 
@@ -33,7 +33,7 @@ TEST(AddTest, MatchesTheReferenceOnAllDevices) {
                           .cuda = cuda::kCudaAdd,
                           .tolerance =
                               [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
-                                const double y = std::abs(graph::Add<double>::of(expected).y[i]);
+                                const double y = std::abs(graph::Add<double>{expected}.y[i]);
                                 return Tolerance{y / 2, y};
                               },
                           .gradients = 0});  // the gradient of y is that of both

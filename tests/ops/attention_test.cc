@@ -73,7 +73,7 @@ double kept(const graph::OpCall& call,
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::AttentionForward<double>::of(call);
+  const graph::AttentionForward<double> op{call};
   const graph::AttentionShape& s = op.shape;
   std::vector<double> p(static_cast<size_t>(s.time));
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
@@ -101,7 +101,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::AttentionBackward<double>::of(call);
+  const graph::AttentionBackward<double> op{call};
   const graph::AttentionShape& s = op.shape;
   std::fill_n(op.d_qkv, s.batch * s.time * s.packed_width(), 0.0);
   for (int64_t index = 0; index < s.batch * s.heads; ++index) {
@@ -139,18 +139,18 @@ Tolerance tolerance(const graph::OpCall& expected,
                     graph::OutputName output,
                     int64_t i) {
   const bool forward = expected.kind() == graph::OpKind::kAttention;
-  const graph::AttentionShape s = forward ? graph::AttentionForward<double>::of(expected).shape
-                                          : graph::AttentionBackward<double>::of(expected).shape;
+  const graph::AttentionShape s = forward ? graph::AttentionForward<double>{expected}.shape
+                                          : graph::AttentionBackward<double>{expected}.shape;
   const double score = spread * spread * (8 + 2 * std::sqrt(static_cast<double>(s.head_size)));
   const double mean = spread * (score + static_cast<double>(s.time) / 8);
   if (!forward) {
     // Keys and values have a sum of each head that shares them.
     const double mean_of_heads = mean * static_cast<double>(s.group());
-    const double size = std::abs(graph::AttentionBackward<double>::of(expected).d_qkv[i]);
+    const double size = std::abs(graph::AttentionBackward<double>{expected}.d_qkv[i]);
     return {8 * mean_of_heads * (spread * spread + size), size};
   }
   if (output == graph::AttentionOut::kLogSumExp) return {2 * mean, 0};
-  return {mean, std::abs(graph::AttentionForward<double>::of(expected).y[i])};
+  return {mean, std::abs(graph::AttentionForward<double>{expected}.y[i])};
 }
 
 // Scores have a standard deviation of about spread^2 / 3.
@@ -379,7 +379,7 @@ TEST(AttentionTest, LargeScoresDoNotOverflow) {
     constexpr double kScoreError = 16.0 * 60 * 60 * 4;
     if (expected.kind() == graph::OpKind::kAttentionBackward) return {1e30, 0};
     if (output == graph::AttentionOut::kLogSumExp) return {kScoreError, 0};
-    return {2 * 60 * kScoreError, std::abs(graph::AttentionForward<double>::of(expected).y[i])};
+    return {2 * 60 * kScoreError, std::abs(graph::AttentionForward<double>{expected}.y[i])};
   };
   check_on_all_devices(test);
 }

@@ -30,44 +30,47 @@ struct Batch {
   bool from_y() const { return with_delta && relu; }
   // Of rows from element `first` on; with the lanes' statistics, or null.
   void run_forward(int64_t first, int64_t some_rows, const double* statistics) {
-    graph::BatchNormForward<double> op{};
-    op.rows = some_rows;
-    op.channels = channels;
-    op.lanes = statistics != nullptr ? lanes : 0;
-    op.epsilon = 1e-5f;
-    op.relu = relu;
-    op.x = x.data() + first;
-    op.delta = with_delta ? delta.data() + first : nullptr;
-    op.gamma = gamma.data();
-    op.beta = beta.data();
-    op.lane_statistics = statistics;
-    op.y = y.data() + first;
-    op.mean = mean.data();
-    op.variance = variance.data();
-    batch_norm_forward(op);
+    batch_norm_forward({.rows = some_rows,
+                        .channels = channels,
+                        .lanes = statistics != nullptr ? lanes : 0,
+                        .epsilon = 1e-5f,
+                        .relu = relu,
+                        .x = x.data() + first,
+                        .delta = with_delta ? delta.data() + first : nullptr,
+                        .gamma = gamma.data(),
+                        .beta = beta.data(),
+                        .lane_statistics = statistics,
+                        .y = y.data() + first,
+                        .mean = mean.data(),
+                        .variance = variance.data()});
   }
   graph::BatchNormGradientInputs<double> inputs(int64_t first, int64_t some_rows) const {
-    return {some_rows,
-            channels,
-            1e-5f,
-            relu,
-            d_y.data() + first,
-            from_y() ? y.data() + first : nullptr,
-            x.data() + first,
-            gamma.data(),
-            beta.data(),
-            mean.data(),
-            variance.data()};
+    return {.rows = some_rows,
+            .channels = channels,
+            .epsilon = 1e-5f,
+            .relu = relu,
+            .d_y = d_y.data() + first,
+            .y = from_y() ? y.data() + first : nullptr,
+            .x = x.data() + first,
+            .gamma = gamma.data(),
+            .beta = beta.data(),
+            .mean = mean.data(),
+            .variance = variance.data()};
   }
   double* d_delta_from(int64_t first) { return from_y() ? d_delta.data() + first : nullptr; }
   graph::BatchNormParameterGradients<double> parameters() {
-    return {d_gamma.data(), d_beta.data(), d_mean.data(), d_variance.data()};
+    return {.d_gamma = d_gamma.data(),
+            .d_beta = d_beta.data(),
+            .d_running_mean = d_mean.data(),
+            .d_running_variance = d_variance.data()};
   }
 
   void run_whole() {
     run_forward(0, lanes * rows, nullptr);
-    batch_norm_backward(
-        {inputs(0, lanes * rows), d_x.data(), d_delta_from(0), parameters(), nullptr});
+    batch_norm_backward({.in = inputs(0, lanes * rows),
+                         .d_x = d_x.data(),
+                         .d_delta = d_delta_from(0),
+                         .parameters = parameters()});
   }
 
   // As the graph has it. Each lane's d_gamma and d_beta are added.
@@ -75,16 +78,18 @@ struct Batch {
     const int64_t n = 2 * channels;
     Array statistics(static_cast<size_t>(lanes * n)), sums = statistics;
     for (int64_t l = 0; l < lanes; ++l)
-      batch_statistics({rows, channels, x.data() + l * lane, statistics.data() + l * n, nullptr});
+      batch_statistics({.rows = rows,
+                        .channels = channels,
+                        .x = x.data() + l * lane,
+                        .statistics = statistics.data() + l * n});
     for (int64_t l = 0; l < lanes; ++l) {
       const int64_t first = l * lane;
       run_forward(first, rows, statistics.data());
-      batch_norm_sums({inputs(first, rows),
-                       lanes,
-                       sums.data() + l * n,
-                       d_delta_from(first),
-                       parameters(),
-                       nullptr});
+      batch_norm_sums({.in = inputs(first, rows),
+                       .lanes = lanes,
+                       .sums = sums.data() + l * n,
+                       .d_delta = d_delta_from(first),
+                       .parameters = parameters()});
     }
     d_beta.assign(d_beta.size(), 0);
     d_gamma.assign(d_gamma.size(), 0);
@@ -95,7 +100,8 @@ struct Batch {
         in.y = nullptr;
         in.relu = false;
       }
-      batch_norm_input_gradient({in, lanes, sums.data(), d_x.data() + l * lane, nullptr});
+      batch_norm_input_gradient(
+          {.in = in, .lanes = lanes, .all_sums = sums.data(), .d_x = d_x.data() + l * lane});
       for (int64_t c = 0; c < channels; ++c) {
         d_beta[static_cast<size_t>(c)] += sums[static_cast<size_t>(l * n + c)];
         d_gamma[static_cast<size_t>(c)] += sums[static_cast<size_t>(l * n + channels + c)];

@@ -23,11 +23,11 @@ using Inputs = graph::BatchNormGradientInputs<double>;
 
 template <typename Op, void (*kRun)(const Op&)>
 void run(const graph::OpCall& call) {
-  kRun(Op::of(call));
+  kRun(Op{call});
 }
 
 void running(const graph::OpCall& call) {
-  const auto op = graph::BatchNormRunning<double>::of(call);
+  const graph::BatchNormRunning<double> op{call};
   const auto rows = static_cast<double>(op.rows);
   for (int64_t c = 0; c < op.channels; ++c) {
     op.d_running_mean[c] = op.mean[c];
@@ -106,27 +106,27 @@ Tolerance of_parameter(const Inputs& in, graph::OutputName output, int64_t c) {
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   switch (expected.kind()) {
     case graph::OpKind::kBatchNorm: {
-      const auto op = graph::BatchNormForward<double>::of(expected);
+      const graph::BatchNormForward<double> op{expected};
       if (output == graph::BatchNormOut::kY) return of_y(op, i);
       return output == graph::BatchNormOut::kMean ? of_mean(op.mean[i])
                                                   : of_variance(op.mean[i], op.variance[i]);
     }
     case graph::OpKind::kBatchStatistics: {
-      const auto op = graph::BatchStatistics<double>::of(expected);
+      const graph::BatchStatistics<double> op{expected};
       return i < op.channels ? of_mean(op.statistics[i])
                              : of_variance(op.statistics[i - op.channels], op.statistics[i]);
     }
     case graph::OpKind::kBatchNormSums: {
-      const auto op = graph::BatchNormSums<double>::of(expected);
+      const graph::BatchNormSums<double> op{expected};
       return output == graph::BatchNormBackwardOut::kSums ? of_sum(op.in, i % op.in.channels)
                                                           : of_parameter(op.in, output, i);
     }
     case graph::OpKind::kBatchNormInputGradient: {
-      const auto op = graph::BatchNormInputGradient<double>::of(expected);
+      const graph::BatchNormInputGradient<double> op{expected};
       return of_d_x(op.in, op.d_x, i);
     }
     default: {
-      const auto op = graph::BatchNormBackward<double>::of(expected);
+      const graph::BatchNormBackward<double> op{expected};
       return output == graph::BatchNormBackwardOut::kDX ? of_d_x(op.in, op.d_x, i)
                                                         : of_parameter(op.in, output, i);
     }
@@ -301,7 +301,7 @@ TEST(BatchNormTest, RunningStatisticsFollowWithoutABackwardPass) {
            .cuda = cuda::kCudaBatchNorm,
            .tolerance =
                [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
-                 const auto op = graph::BatchNormRunning<double>::of(expected);
+                 const graph::BatchNormRunning<double> op{expected};
                  return Tolerance{output == graph::BatchNormRunningOut::kDRunningMean
                                       ? 0
                                       : 4 * std::abs(op.d_running_variance[i]),

@@ -57,7 +57,7 @@ void attend(const Op& op, int64_t b, int64_t s, int64_t h) {
 }
 
 void reference(const graph::OpCall& call) {
-  const auto op = Op::of(call);
+  const Op op{call};
   std::copy_n(op.cache, op.cache_elements(), op.new_cache);
   for (int64_t b = 0; b < op.batch; ++b)
     for (int64_t s = 0; s < op.tokens; ++s) store_token(op, b, s);
@@ -73,7 +73,7 @@ constexpr exec::Implementation kReference[] = {
 // its error; what is stored is copied.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (output == graph::CachedAttentionOut::kNewCache) return {0, 0};
-  const auto op = Op::of(expected);
+  const Op op{expected};
   const double score = 8 + 2 * std::sqrt(static_cast<double>(op.head_size));
   return {score + static_cast<double>(op.room) / 8, std::abs(op.y[i])};
 }

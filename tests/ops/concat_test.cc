@@ -27,7 +27,7 @@ void each_element(const graph::ConcatAttributes& sizes, F f) {
 
 template <typename T>
 void join(const graph::OpCall& call) {
-  const auto op = graph::ConcatForward<T>::of(call);
+  const graph::ConcatForward<T> op{call};
   each_element(op.sizes, [&](int k, int64_t from, int64_t to) { op.y[to] = op.x[k][from]; });
 }
 
@@ -37,7 +37,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::ConcatBackward<double>::of(call);
+  const graph::ConcatBackward<double> op{call};
   each_element(op.sizes, [&](int k, int64_t to, int64_t from) {
     if (op.d_x[k] != nullptr) op.d_x[k][to] = op.d_y[from];
   });

@@ -34,14 +34,14 @@ void add_products(const graph::Conv2dShape& s,
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::Conv2dForward<double>::of(call);
+  const graph::Conv2dForward<double> op{call};
   add_products(op.shape, op.x, op.weight, op.bias, op.y);
   for (int64_t i = 0; i < op.shape.out_pixels() * op.shape.outputs; ++i)
     op.y[i] = activation_value(op.activation, op.y[i]);
 }
 
 void reference_batch_norm(const graph::OpCall& call) {
-  const auto op = graph::Conv2dBatchNormForward<double>::of(call);
+  const graph::Conv2dBatchNormForward<double> op{call};
   const int64_t outputs = op.shape.outputs;
   add_products(op.shape, op.x, op.weight, op.bias, op.y);
   for (int64_t i = 0; i < op.shape.out_pixels() * outputs; ++i) {
@@ -53,7 +53,7 @@ void reference_batch_norm(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::Conv2dBackward<double>::of(call);
+  const graph::Conv2dBackward<double> op{call};
   const graph::Conv2dShape& s = op.shape;
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.pixels() * s.channels, 0.0);
   if (op.d_weight != nullptr && !op.accumulate_weight)
@@ -84,17 +84,17 @@ constexpr double kMaxScale = 3;  // of the norms below: 1.5 / sqrt(0.25)
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   switch (expected.kind()) {
     case graph::OpKind::kConv2d: {
-      const auto op = graph::Conv2dForward<double>::of(expected);
+      const graph::Conv2dForward<double> op{expected};
       // The sum and its bias, below 1, may be stored before the activation, which is no steeper
       // than 1 and bends where it is below 1.
       return {sum_error(op.shape.patch() + 1), 2 * std::abs(op.y[i]) + 2};
     }
     case graph::OpKind::kConv2dBatchNorm: {
-      const auto op = graph::Conv2dBatchNormForward<double>::of(expected);
+      const graph::Conv2dBatchNormForward<double> op{expected};
       return {kMaxScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
     }
     default: {
-      const auto op = graph::Conv2dBackward<double>::of(expected);
+      const graph::Conv2dBackward<double> op{expected};
       const graph::Conv2dShape& s = op.shape;
       if (output == graph::Conv2dBackwardOut::kDX)
         return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs()), std::abs(op.d_x[i])};

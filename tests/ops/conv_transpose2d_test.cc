@@ -41,7 +41,7 @@ void for_each_product(const graph::Conv2dShape& s, Body&& body) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::ConvTranspose2dForward<double>::of(call);
+  const graph::ConvTranspose2dForward<double> op{call};
   const graph::Conv2dShape& s = op.shape;
   for (int64_t i = 0; i < s.pixels() * s.channels; ++i)
     op.y[i] = op.bias == nullptr ? 0 : op.bias[i % s.channels];
@@ -49,7 +49,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::ConvTranspose2dBackward<double>::of(call);
+  const graph::ConvTranspose2dBackward<double> op{call};
   const graph::Conv2dShape& s = op.shape;
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.out_pixels() * s.outputs, 0.0);
   if (op.d_weight != nullptr && !op.accumulate_weight)
@@ -73,12 +73,12 @@ double sum_error(int64_t n) { return 16 + 0.5 * static_cast<double>(n); }
 
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (expected.kind() == graph::OpKind::kConvTranspose2d) {
-    const auto op = graph::ConvTranspose2dForward<double>::of(expected);
+    const graph::ConvTranspose2dForward<double> op{expected};
     const graph::Conv2dShape& s = op.shape;
     // Stored before the bias, which is below 1, and again with it.
     return {sum_error(s.kernel_h * s.kernel_w * s.group_outputs() + 1), 2 * std::abs(op.y[i]) + 2};
   }
-  const auto op = graph::ConvTranspose2dBackward<double>::of(expected);
+  const graph::ConvTranspose2dBackward<double> op{expected};
   if (output == graph::ConvTranspose2dBackwardOut::kDX)
     return {sum_error(op.shape.patch()), std::abs(op.d_x[i])};
   return {sum_error(op.shape.pixels() + 1), 0};

@@ -16,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::DiffusionNoise<double>::of(call);
+  const graph::DiffusionNoise<double> op{call};
   const graph::LaneContext& lane = call.lane();
   const RngStream noises{lane.seed, lane.step, 0, op.attributes.purpose};
   const RngStream others{lane.seed, lane.step, 0, op.attributes.purpose + 1};

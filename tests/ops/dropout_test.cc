@@ -14,7 +14,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::Dropout<double>::of(call);
+  const graph::Dropout<double> op{call};
   const graph::LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   for (int64_t i = 0; i < op.n; ++i) {
@@ -42,7 +42,7 @@ OpTest dropout(int64_t n, float probability) {
           .cuda = cuda::kCudaDropout,
           .tolerance =
               [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
-                const double y = std::abs(graph::Dropout<double>::of(expected).y[i]);
+                const double y = std::abs(graph::Dropout<double>{expected}.y[i]);
                 return Tolerance{y, y};
               },
           .low = 0.5,

@@ -17,7 +17,7 @@ namespace lockstep::test {
 namespace {
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::EmbeddingForward<double>::of(call);
+  const graph::EmbeddingForward<double> op{call};
   const auto [batch, time, channels, vocabulary] = op.sizes;
   for (int64_t row = 0; row < batch * time; ++row) {
     for (int64_t c = 0; c < channels; ++c) {
@@ -29,7 +29,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::EmbeddingBackward<double>::of(call);
+  const graph::EmbeddingBackward<double> op{call};
   const auto [batch, time, channels, vocabulary] = op.sizes;
   if (op.d_token != nullptr && !op.accumulate_token)
     std::fill_n(op.d_token, vocabulary * channels, 0.0);
@@ -52,8 +52,8 @@ constexpr exec::Implementation kReference[] = {
 // Terms are below 1, so that a sum of n of them rounds by half an ulp of n at most, n times.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (expected.kind() == graph::OpKind::kEmbedding)
-    return {1, std::abs(graph::EmbeddingForward<double>::of(expected).y[i])};
-  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<double>::of(expected).sizes;
+    return {1, std::abs(graph::EmbeddingForward<double>{expected}.y[i])};
+  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<double>{expected}.sizes;
   const auto terms =
       static_cast<double>(output == graph::EmbeddingBackwardOut::kDToken ? sizes.batch * sizes.time
                                                                          : sizes.batch) +

@@ -17,7 +17,7 @@ namespace lockstep::test {
 namespace {
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::GatedActivationForward<double>::of(call);
+  const graph::GatedActivationForward<double> op{call};
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
     for (int64_t c = 0; c < op.columns; ++c)
@@ -26,7 +26,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::GatedActivationBackward<double>::of(call);
+  const graph::GatedActivationBackward<double> op{call};
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *gate = op.x + row * 2 * op.columns, *up = gate + op.columns;
     for (int64_t c = 0; c < op.columns; ++c) {
@@ -49,12 +49,12 @@ constexpr exec::Implementation kReference[] = {
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   const auto value_error = [](double value) { return 5 * std::max(1.0, std::abs(value)); };
   if (expected.kind() == graph::OpKind::kGatedActivation) {
-    const auto op = graph::GatedActivationForward<double>::of(expected);
+    const graph::GatedActivationForward<double> op{expected};
     const double* const gate = op.x + i / op.columns * 2 * op.columns + i % op.columns;
     const double value = activation_value(op.activation, *gate);
     return {value_error(value) * std::abs(gate[op.columns]), std::abs(op.y[i])};
   }
-  const auto op = graph::GatedActivationBackward<double>::of(expected);
+  const graph::GatedActivationBackward<double> op{expected};
   const int64_t row = i / (2 * op.columns), column = i % op.columns;
   const double d_y = std::abs(op.d_y[row * op.columns + column]);
   const double* const gate = op.x + row * 2 * op.columns + column;

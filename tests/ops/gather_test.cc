@@ -33,7 +33,7 @@ void each_element(const graph::GatherSizes& sizes, const int32_t* indices, bool 
 
 template <typename T, bool kElements>
 void take(const graph::OpCall& call) {
-  const auto op = graph::GatherForward<T>::of(call);
+  const graph::GatherForward<T> op{call};
   each_element(op.sizes, op.indices, kElements, [&](int64_t y, int64_t x) { op.y[y] = op.x[x]; });
 }
 
@@ -45,7 +45,7 @@ void reference_forward(const graph::OpCall& call) {
 
 template <bool kElements>
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::GatherBackward<double>::of(call);
+  const graph::GatherBackward<double> op{call};
   std::fill_n(op.d_x, call.output_shape(graph::GatherBackwardOut::kDX).elements(), 0.0);
   each_element(
       op.sizes, op.indices, kElements, [&](int64_t y, int64_t x) { op.d_x[x] += op.d_y[y]; });
@@ -64,7 +64,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i)
   if (expected.kind() == graph::OpKind::kGather ||
       expected.kind() == graph::OpKind::kGatherElements)
     return {0, 0};
-  const auto op = graph::GatherBackward<double>::of(expected);
+  const graph::GatherBackward<double> op{expected};
   const auto terms = static_cast<double>(op.sizes.count);
   return {terms * terms / 2, std::abs(op.d_x[i]) + terms * terms * 0x1p-23};
 }

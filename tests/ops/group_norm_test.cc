@@ -25,7 +25,7 @@ void for_each_element(const graph::GroupNormShape& s, int64_t sample, int64_t gr
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::GroupNormForward<double>::of(call);
+  const graph::GroupNormForward<double> op{call};
   const graph::GroupNormShape& s = op.shape;
   const auto count = static_cast<double>(s.pixels * s.group_channels());
   for (int64_t i = 0; i < s.samples * s.groups; ++i) {
@@ -43,7 +43,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::GroupNormBackward<double>::of(call);
+  const graph::GroupNormBackward<double> op{call};
   const graph::GroupNormShape& s = op.shape;
   const auto count = static_cast<double>(s.pixels * s.group_channels());
   for (int64_t c = 0; c < s.channels; ++c) {
@@ -83,7 +83,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     return i / (s.pixels * s.channels) * s.groups + i % s.channels / s.group_channels();
   };
   if (expected.kind() == graph::OpKind::kGroupNorm) {
-    const auto op = graph::GroupNormForward<double>::of(expected);
+    const graph::GroupNormForward<double> op{expected};
     const double sums = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 16;
     if (output == graph::GroupNormOut::kY) {
       const double y = std::abs(op.y[i]), rstd = op.rstd[group_of(op.shape)];
@@ -91,7 +91,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     }
     return {output == graph::GroupNormOut::kMean ? sums : sums * op.rstd[i] * (1 + op.rstd[i]), 0};
   }
-  const auto op = graph::GroupNormBackward<double>::of(expected);
+  const graph::GroupNormBackward<double> op{expected};
   const double chain = 12 + static_cast<double>(std::min<int64_t>(op.shape.pixels, 1024)) / 8;
   if (output == graph::GroupNormBackwardOut::kDX) {
     // g is below 9; xhat is wrong by its mean's error, and enters d_x twice, with rstd.

@@ -16,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::ImageNormalize<double>::of(call);
+  const graph::ImageNormalize<double> op{call};
   const int64_t each = op.pixels * op.channels;
   const int64_t valid = std::min(op.images, call.lane().valid_rows);
   for (int64_t i = 0; i < op.images * each; ++i) {

@@ -16,7 +16,7 @@ namespace lockstep::test {
 namespace {
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::LayerNormForward<double>::of(call);
+  const graph::LayerNormForward<double> op{call};
   const auto columns = static_cast<double>(op.columns);
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
@@ -37,7 +37,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::LayerNormBackward<double>::of(call);
+  const graph::LayerNormBackward<double> op{call};
   const auto columns = static_cast<double>(op.columns);
   for (int64_t c = 0; c < op.columns; ++c) {
     op.d_gamma[c] = 0;
@@ -76,7 +76,7 @@ double sum_error(int64_t n) { return 6 + static_cast<double>(n) / 64; }
 
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (expected.kind() == graph::OpKind::kLayerNorm) {
-    const auto op = graph::LayerNormForward<double>::of(expected);
+    const graph::LayerNormForward<double> op{expected};
     const double sums = 6 * sum_error(op.columns);
     // Of x + delta, up to 6, rounded to what is stored; where there is one.
     const double rounded = op.delta != nullptr ? 6 : 0;
@@ -90,7 +90,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     const double slope = op.rstd[i] * (1 + op.rstd[i]);
     return {sums * slope, rounded * slope};
   }
-  const auto op = graph::LayerNormBackward<double>::of(expected);
+  const graph::LayerNormBackward<double> op{expected};
   const double sums = sum_error(op.columns);
   if (output == graph::LayerNormBackwardOut::kDSum) {
     // g is below 9. xhat is wrong by its mean's error, and enters d_sum twice, with rstd.

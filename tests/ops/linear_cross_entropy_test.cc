@@ -54,7 +54,7 @@ std::vector<double> row_gradient(const graph::LinearCrossEntropy<double>& op,
 }
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::LinearCrossEntropy<double>::of(call);
+  const graph::LinearCrossEntropy<double> op{call};
   const int64_t rows = op.shape.rows, classes = op.shape.outputs, inputs = op.shape.inputs;
   std::fill_n(op.statistics, 4, 0.0);
   if (op.d_weight != nullptr) std::fill_n(op.d_weight, classes * inputs, 0.0);
@@ -84,7 +84,7 @@ constexpr exec::Implementation kReference[] = {
 // relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
 // d_bias those of the rows add up.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
-  const auto op = graph::LinearCrossEntropy<double>::of(expected);
+  const graph::LinearCrossEntropy<double> op{expected};
   const auto inputs = static_cast<double>(op.shape.inputs);
   const auto rows = static_cast<double>(op.shape.rows);
   const double logit = std::sqrt(inputs) + 1, floats = 8 + inputs / 4;

@@ -56,7 +56,7 @@ Sum bias_gradient_sum(const graph::LinearBackward<double>& op, int64_t n) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::LinearForward<double>::of(call);
+  const graph::LinearForward<double> op{call};
   for (int64_t m = 0; m < op.shape.rows; ++m) {
     for (int64_t n = 0; n < op.shape.outputs; ++n) {
       const double sum = output_sum(op, m, n).value;
@@ -67,7 +67,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::LinearBackward<double>::of(call);
+  const graph::LinearBackward<double> op{call};
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; op.d_x != nullptr && i < rows * inputs; ++i) {
     op.d_x[i] = input_gradient_sum(op, i / inputs, i % inputs).value;
@@ -98,7 +98,7 @@ constexpr double kSteepest = 1.13;  // of all activations
 constexpr Tolerance kUntouched = {0, 1};
 
 Tolerance forward_tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
-  const auto op = graph::LinearForward<double>::of(expected);
+  const graph::LinearForward<double> op{expected};
   const int64_t stride = output == graph::LinearOut::kY ? op.stride : op.shape.outputs;
   if (i % stride >= op.shape.outputs) return kUntouched;
   const Sum sum = output_sum(op, i / stride, i % stride);
@@ -109,7 +109,7 @@ Tolerance forward_tolerance(const graph::OpCall& expected, graph::OutputName out
 }
 
 Tolerance backward_tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
-  const auto op = graph::LinearBackward<double>::of(expected);
+  const graph::LinearBackward<double> op{expected};
   const auto [rows, inputs, outputs] = op.shape;
   if (output == graph::LinearBackwardOut::kDX) {
     const Sum sum = input_gradient_sum(op, i / inputs, i % inputs);
@@ -334,7 +334,7 @@ TEST(LinearTest, HasNoGradientOfAFrozenWeight) {
 
 // Each output by one chain of fused multiply-adds of floats, and the bias.
 void chains_forward(const graph::OpCall& call) {
-  const auto op = graph::LinearForward<double>::of(call);
+  const graph::LinearForward<double> op{call};
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * outputs; ++i) {
     float sum = 0;
@@ -347,7 +347,7 @@ void chains_forward(const graph::OpCall& call) {
 }
 
 void chains_backward(const graph::OpCall& call) {
-  const auto op = graph::LinearBackward<double>::of(call);
+  const graph::LinearBackward<double> op{call};
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * inputs; ++i) {
     float sum = 0;

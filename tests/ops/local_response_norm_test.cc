@@ -27,7 +27,7 @@ double scale_of(const double* x,
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::LocalResponseNormForward<double>::of(call);
+  const graph::LocalResponseNormForward<double> op{call};
   for (int64_t i = 0; i < op.rows * op.channels; ++i) {
     const int64_t c = i % op.channels;
     op.y[i] = op.x[i] / std::pow(scale_of(op.x + i - c, op.channels, c, op.window), op.window.beta);
@@ -35,7 +35,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::LocalResponseNormBackward<double>::of(call);
+  const graph::LocalResponseNormBackward<double> op{call};
   const graph::LocalResponseNormAttributes& a = op.window;
   std::fill_n(op.d_x, op.rows * op.channels, 0.0);
   for (int64_t i = 0; i < op.rows * op.channels; ++i) {

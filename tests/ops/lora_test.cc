@@ -22,7 +22,7 @@ const graph::LoraPart* part_of_column(const std::vector<graph::LoraPart>& parts,
 }
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::LoraAdd<double>::of(call);
+  const graph::LoraAdd<double> op{call};
   const auto [rows, outputs, inner, rank] = op.sizes;
   const std::vector<graph::LoraPart> parts = graph::parts_of(*op.attributes, rank);
   for (int64_t i = 0; i < rows * outputs; ++i) {
@@ -37,7 +37,7 @@ void reference(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::LoraAddBackward<double>::of(call);
+  const graph::LoraAddBackward<double> op{call};
   const auto [rows, outputs, inner, rank] = op.sizes;
   const double scale = op.attributes->scale;
   for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {

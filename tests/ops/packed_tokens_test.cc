@@ -13,7 +13,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::PackedTokens::of(call);
+  const graph::PackedTokens op{call};
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t t = 0; t < op.time; ++t) {
       for (int64_t part = 0; part < op.rows; ++part)

@@ -15,7 +15,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::PointwiseLoss<double>::of(call);
+  const graph::PointwiseLoss<double> op{call};
   std::fill_n(op.statistics, 4, 0.0);
   const auto outputs = static_cast<double>(op.outputs);
   for (int64_t i = 0; i < op.rows * op.outputs; ++i) {
@@ -62,7 +62,7 @@ OpTest loss(graph::OpKind kind, int64_t rows, int64_t outputs, double range) {
           .cuda = cuda::kCudaPointwiseLosses,
           .tolerance =
               [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
-            const auto op = graph::PointwiseLoss<double>::of(expected);
+            const graph::PointwiseLoss<double> op{expected};
             const double scale = expected.lane().gradient_scale;
             if (output == graph::LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]);

@@ -26,7 +26,7 @@ constexpr exec::Implementation kReference[] = {
 };
 
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
-  const auto op = graph::PointwiseForward<double>::of(expected);
+  const graph::PointwiseForward<double> op{expected};
   const PointwiseElement element = pointwise_element(op, i);
   return {element.error, std::abs(element.value)};
 }
@@ -223,7 +223,7 @@ TEST(PointwiseTest, LargeExponentsAnglesAndTailsKeepTheirAccuracy) {
     test.low = -factor;
     test.high = factor;
     test.tolerance = [&](const graph::OpCall& expected, graph::OutputName, int64_t i) {
-      const auto op = graph::PointwiseForward<double>::of(expected);
+      const graph::PointwiseForward<double> op{expected};
       return Tolerance{
           error * std::abs(pointwise_element(op, i).value) + (error == 4 && factor > 1e3), 0};
     };

@@ -64,7 +64,7 @@ int64_t outputs_of(const graph::PoolShape& s) {
 }
 
 void max_pool(const graph::OpCall& call) {
-  const auto op = graph::PoolForward<double>::of(call);
+  const graph::PoolForward<double> op{call};
   std::vector<int64_t> best(static_cast<size_t>(outputs_of(op.shape)), -1);
   each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
     int64_t& largest = best[static_cast<size_t>(out)];
@@ -76,7 +76,7 @@ void max_pool(const graph::OpCall& call) {
 }
 
 void max_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::PoolBackward<double>::of(call);
+  const graph::PoolBackward<double> op{call};
   std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t tap, int64_t in) {
     if (op.place[out] == tap) op.d_x[in] += op.d_y[out];
@@ -105,7 +105,7 @@ std::vector<double> divisors(const graph::PoolShape& s) {
 }
 
 void avg_pool(const graph::OpCall& call) {
-  const auto op = graph::PoolForward<double>::of(call);
+  const graph::PoolForward<double> op{call};
   const std::vector<double> count = divisors(op.shape);
   std::fill_n(op.y, outputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
@@ -114,7 +114,7 @@ void avg_pool(const graph::OpCall& call) {
 }
 
 void avg_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::PoolBackward<double>::of(call);
+  const graph::PoolBackward<double> op{call};
   const std::vector<double> count = divisors(op.shape);
   std::fill_n(op.d_x, inputs_of(op.shape), 0.0);
   each_tap(op.shape, [&](int64_t out, int64_t, int64_t in) {
@@ -123,7 +123,7 @@ void avg_pool_backward(const graph::OpCall& call) {
 }
 
 void global_avg_pool(const graph::OpCall& call) {
-  const auto op = graph::GlobalAvgPoolForward<double>::of(call);
+  const graph::GlobalAvgPoolForward<double> op{call};
   std::fill_n(op.y, op.images * op.channels, 0.0);
   for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
     op.y[i / op.channels / op.pixels * op.channels + i % op.channels] +=
@@ -131,7 +131,7 @@ void global_avg_pool(const graph::OpCall& call) {
 }
 
 void global_avg_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::GlobalAvgPoolBackward<double>::of(call);
+  const graph::GlobalAvgPoolBackward<double> op{call};
   for (int64_t i = 0; i < op.images * op.pixels * op.channels; ++i)
     op.d_x[i] = op.d_y[i / op.channels / op.pixels * op.channels + i % op.channels] /
                 static_cast<double>(op.pixels);

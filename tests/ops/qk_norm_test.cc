@@ -56,14 +56,14 @@ void norm_heads_backward(const graph::RmsNormBackward<double>& norm) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::QkNormForward<double>::of(call);
+  const graph::QkNormForward<double> op{call};
   norm_heads(op.q);
   norm_heads(op.k);
   copy(op.rest);
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::QkNormBackward<double>::of(call);
+  const graph::QkNormBackward<double> op{call};
   norm_heads_backward(op.q);
   norm_heads_backward(op.k);
   copy(op.rest);
@@ -79,13 +79,13 @@ constexpr exec::Implementation kReference[] = {
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   constexpr double kRstd = 4;
   if (expected.kind() == graph::OpKind::kQkNorm) {
-    const auto op = graph::QkNormForward<double>::of(expected);
+    const graph::QkNormForward<double> op{expected};
     const double sums = 4 + static_cast<double>(op.q.columns) / 64;
     if (output == graph::QkNormOut::kY)
       return {sums * std::abs(op.rest.to[i]), std::abs(op.rest.to[i])};
     return {sums * (output == graph::QkNormOut::kRstdQ ? op.q : op.k).rstd[i], 0};
   }
-  const auto op = graph::QkNormBackward<double>::of(expected);
+  const graph::QkNormBackward<double> op{expected};
   const double sums = 4 + static_cast<double>(op.q.columns) / 64;
   if (output == graph::QkNormBackwardOut::kDX)
     return {sums * (1 + kRstd * (1 + kRstd * kRstd)), std::abs(op.rest.to[i])};

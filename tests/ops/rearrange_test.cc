@@ -36,7 +36,7 @@ void each_element(const graph::View& view, F f) {
 
 template <typename T>
 void rearrange_values(const graph::OpCall& call) {
-  const auto op = graph::RearrangeForward<T>::of(call);
+  const graph::RearrangeForward<T> op{call};
   each_element(op.view, [&](int64_t to, int64_t from) {
     op.y[to] = from < 0 ? static_cast<T>(op.view.fill) : op.x[from];
   });
@@ -50,7 +50,7 @@ void reference_rearrange(const graph::OpCall& call) {
 
 template <typename T>
 void copy_values(const graph::OpCall& call) {
-  const auto op = graph::Reshape<T>::of(call);
+  const graph::Reshape<T> op{call};
   std::copy_n(op.x, op.n, op.y);
 }
 
@@ -60,7 +60,7 @@ void reference_reshape(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::RearrangeBackward<double, double>::of(call);
+  const graph::RearrangeBackward<double, double> op{call};
   each_element(op.view, [&](int64_t to, int64_t from) {
     double sum = op.accumulate ? op.d_x[to] : 0;
     for (int64_t term = 0; from >= 0 && term < op.terms.count(); ++term) {
@@ -85,7 +85,7 @@ constexpr exec::Implementation kReference[] = {
 // most, n times; then it is rounded to what is stored.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   if (expected.kind() != graph::OpKind::kRearrangeBackward) return {0, 0};
-  const auto op = graph::RearrangeBackward<double, double>::of(expected);
+  const graph::RearrangeBackward<double, double> op{expected};
   const auto terms = static_cast<double>(op.terms.count()) + (op.accumulate ? 1 : 0);
   if (terms == 1) return {0, 0};
   return {terms * terms / 2, std::abs(op.d_x[i]) + terms * terms * 0x1p-23};

@@ -28,7 +28,7 @@ double product(const double* weights, int64_t row, const double* x, int64_t n) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::RecurrentForward<double>::of(call);
+  const graph::RecurrentForward<double> op{call};
   const graph::RecurrentShape& s = op.shape;
   const int64_t hidden = s.hidden, gates = graph::gates_of(s.attributes.cell);
   for (int64_t d = 0; d < s.directions; ++d) {
@@ -118,7 +118,7 @@ void clear(double* to, int64_t n, bool keep) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::RecurrentBackward<double>::of(call);
+  const graph::RecurrentBackward<double> op{call};
   const graph::RecurrentShape& s = op.shape;
   const int64_t hidden = s.hidden, gates = graph::gates_of(s.attributes.cell),
                 rows = gates * hidden;
@@ -181,14 +181,14 @@ constexpr exec::Implementation kReference[] = {
 // of H weights, of either sign, so that what is counted for each step is what a step adds.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
   if (expected.kind() == graph::OpKind::kRecurrent) {
-    const graph::RecurrentShape s = graph::RecurrentForward<double>::of(expected).shape;
+    const graph::RecurrentShape s = graph::RecurrentForward<double>{expected}.shape;
     const auto steps = static_cast<double>(s.times);
     const double errors = steps * (16 + static_cast<double>(s.features + s.hidden));
     return {errors,
             output == graph::RecurrentOut::kGates ? 4 * steps * static_cast<double>(s.hidden)
                                                   : 4 * steps};
   }
-  const graph::RecurrentShape s = graph::RecurrentBackward<double>::of(expected).shape;
+  const graph::RecurrentShape s = graph::RecurrentBackward<double>{expected}.shape;
   const auto terms = static_cast<double>(s.times * s.batch), hidden = static_cast<double>(s.hidden);
   const double chain = 16 + 4 * hidden;  // of a step
   using Out = graph::RecurrentBackwardOut;

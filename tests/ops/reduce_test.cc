@@ -25,10 +25,10 @@ constexpr exec::Implementation kReference[] = {
 // rows; of pointwise parts of the gradients some products.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   if (expected.kind() == graph::OpKind::kPointwise) {
-    const auto element = pointwise_element(graph::PointwiseForward<double>::of(expected), i);
+    const auto element = pointwise_element(graph::PointwiseForward<double>{expected}, i);
     return {element.error, std::abs(element.value)};
   }
-  const auto op = graph::ReduceForward<double>::of(expected);
+  const graph::ReduceForward<double> op{expected};
   const auto count = static_cast<double>(op.loops.reduced.count);
   const double y = std::abs(static_cast<const double*>(op.y)[i]);
   if (op.kind == graph::ReduceKind::kMax || op.kind == graph::ReduceKind::kMin) return {0, y};

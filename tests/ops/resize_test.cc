@@ -34,13 +34,13 @@ void for_each_tap(const graph::ResizeCall<double>& op, Body&& body) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::ResizeCall<double>::of(call);
+  const graph::ResizeCall<double> op{call};
   std::fill_n(op.to, call.output_shape(graph::ResizeOut::kY).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[y] += weight * op.from[x]; });
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::ResizeCall<double>::of(call);
+  const graph::ResizeCall<double> op{call};
   std::fill_n(op.to, call.output_shape(graph::ResizeOut::kDX).elements(), 0.0);
   for_each_tap(op, [&](int64_t x, int64_t y, double weight) { op.to[x] += weight * op.from[y]; });
 }
@@ -52,7 +52,7 @@ constexpr exec::Implementation kReference[] = {
 
 // Inputs are below 1, weights of one output add up to 1; those of one pixel to the outputs for each.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
-  const auto op = graph::ResizeCall<double>::of(expected);
+  const graph::ResizeCall<double> op{expected};
   const double per_pixel =
       expected.kind() == graph::OpKind::kResize
           ? 1

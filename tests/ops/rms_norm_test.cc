@@ -15,7 +15,7 @@ namespace lockstep::test {
 namespace {
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::RmsNormForward<double>::of(call);
+  const graph::RmsNormForward<double> op{call};
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
     const auto sum = [&](int64_t c) {
@@ -32,7 +32,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::RmsNormBackward<double>::of(call);
+  const graph::RmsNormBackward<double> op{call};
   for (int64_t c = 0; c < op.columns; ++c) op.d_gamma[c] = 0;
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t begin = row * op.columns;
@@ -60,7 +60,7 @@ double sum_error(int64_t n) { return 4 + static_cast<double>(n) / 64; }
 // Inputs are below 1 in size (sums below 2), so that xhat is below 2 rstd.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (expected.kind() == graph::OpKind::kRmsNorm) {
-    const auto op = graph::RmsNormForward<double>::of(expected);
+    const graph::RmsNormForward<double> op{expected};
     const double sum_rounded = op.delta != nullptr ? 1 : 0, sums = sum_error(op.columns);
     if (output == graph::RmsNormOut::kY) {
       const double y = std::abs(op.y[i]), slope = 2 * op.rstd[i / op.columns];
@@ -69,7 +69,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     if (output == graph::RmsNormOut::kSum) return {1, std::abs(op.sum[i])};
     return {sums * op.rstd[i], sum_rounded * op.rstd[i]};
   }
-  const auto op = graph::RmsNormBackward<double>::of(expected);
+  const graph::RmsNormBackward<double> op{expected};
   if (output == graph::RmsNormBackwardOut::kDSum) {
     const double rstd = op.rstd[i / op.columns], xhat = 2 * rstd;
     return {sum_error(op.columns) * (1 + rstd * (1 + xhat * xhat)), std::abs(op.d_sum[i])};

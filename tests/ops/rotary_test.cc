@@ -41,7 +41,7 @@ double frequency_of(const graph::RotaryAttributes& of, int64_t time, int64_t pai
 }
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::Rotation<double>::of(call);
+  const graph::Rotation<double> op{call};
   const graph::RotaryAttributes& of = op.attributes;
   for (int64_t row = 0; row < op.rows; ++row) {
     const int64_t t = row % op.time;
@@ -69,7 +69,7 @@ constexpr exec::Implementation kReference[] = {
 
 // Inputs are below 1 in size. A cosine, a sine and a product or two round by half an ulp each.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
-  return {2, std::abs(graph::Rotation<double>::of(expected).y[i])};
+  return {2, std::abs(graph::Rotation<double>{expected}.y[i])};
 }
 
 struct RotaryCase {

@@ -20,7 +20,7 @@ namespace lockstep::test {
 namespace {
 
 void reference(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxCrossEntropy<double>::of(call);
+  const graph::SoftmaxCrossEntropy<double> op{call};
   const graph::LaneContext& lane = call.lane();
   const double smoothing = op.label_smoothing, classes = static_cast<double>(op.classes);
   const int64_t counted = std::min(op.rows, lane.valid_rows);
@@ -108,7 +108,7 @@ OpTest loss(const Case& at) {
           // gradient itself plus, at the targets, up to 1.
           .tolerance =
               [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
-            const auto op = graph::SoftmaxCrossEntropy<double>::of(expected);
+            const graph::SoftmaxCrossEntropy<double> op{expected};
             if (output == graph::LossOut::kGradient) {
               const double d_x = std::abs(op.gradient[i]), scale = expected.lane().gradient_scale;
               return {30 * (1 + at.range) * (d_x + at.max_weight * scale), d_x};

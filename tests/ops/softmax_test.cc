@@ -18,7 +18,7 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxForward<double>::of(call);
+  const graph::SoftmaxForward<double> op{call};
   for (int64_t row = 0; row < op.rows; ++row) {
     const double* x = op.x + row * op.columns;
     double* y = op.y + row * op.columns;
@@ -35,7 +35,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxBackward<double>::of(call);
+  const graph::SoftmaxBackward<double> op{call};
   for (int64_t row = 0; row < op.rows; ++row) {
     const double *d_y = op.d_y + row * op.columns, *y = op.y + row * op.columns;
     double sum = 0;
@@ -55,11 +55,11 @@ double sum_error(int64_t n) { return 8 + static_cast<double>(n) / 64; }
 
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   if (expected.kind() == graph::OpKind::kSoftmax) {
-    const auto op = graph::SoftmaxForward<double>::of(expected);
+    const graph::SoftmaxForward<double> op{expected};
     const double y = std::abs(op.y[i]);
     return {sum_error(op.columns) * (op.log ? 1 + y : y), y};
   }
-  const auto op = graph::SoftmaxBackward<double>::of(expected);
+  const graph::SoftmaxBackward<double> op{expected};
   double terms = 0;
   const int64_t row = i / op.columns * op.columns;
   for (int64_t c = row; c < row + op.columns; ++c)

@@ -18,7 +18,7 @@ double share_of(const graph::CountedTokens& counted, int64_t sample) {
 }
 
 void reference_forward(const graph::OpCall& call) {
-  const auto op = graph::TokenPoolingForward<double>::of(call);
+  const graph::TokenPoolingForward<double> op{call};
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t i = 0; i < op.width; ++i) {
       double sum = 0;
@@ -31,7 +31,7 @@ void reference_forward(const graph::OpCall& call) {
 }
 
 void reference_backward(const graph::OpCall& call) {
-  const auto op = graph::TokenPoolingBackward<double>::of(call);
+  const graph::TokenPoolingBackward<double> op{call};
   for (int64_t b = 0; b < op.batch; ++b) {
     for (int64_t t = 0; t < op.counted.tokens; ++t) {
       const double factor = op.counted.is_counted(b, t) ? share_of(op.counted, b) : 0;
@@ -49,10 +49,10 @@ constexpr exec::Implementation kReference[] = {
 // Elements are below 1 in size: so are their means.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   if (expected.kind() == graph::OpKind::kTokenPooling) {
-    const auto op = graph::TokenPoolingForward<double>::of(expected);
+    const graph::TokenPoolingForward<double> op{expected};
     return {static_cast<double>(op.counted.tokens) + 2, std::abs(op.y[i])};
   }
-  return {2, std::abs(graph::TokenPoolingBackward<double>::of(expected).d_x[i])};
+  return {2, std::abs(graph::TokenPoolingBackward<double>{expected}.d_x[i])};
 }
 
 OpTest token_pooling(int64_t batch, int64_t tokens, int64_t width) {

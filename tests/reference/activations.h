@@ -53,7 +53,7 @@ inline double activation_derivative(Activation activation, double x) {
 // activation_backward for T = double. The derivative of tanh follows from its output, which is what
 // is saved.
 inline void activation_backward_reference(const graph::OpCall& call) {
-  const auto op = graph::ActivationBackward<double>::of(call);
+  const graph::ActivationBackward<double> op{call};
   for (int64_t i = 0; i < op.n; ++i) {
     const double saved = op.saved[i];
     op.d_x[i] = op.d_y[i] * (op.activation == Activation::kTanh

@@ -149,7 +149,7 @@ inline PointwiseElement pointwise_element(const graph::PointwiseForward<double>&
 }
 
 inline void pointwise_reference(const graph::OpCall& call) {
-  const auto op = graph::PointwiseForward<double>::of(call);
+  const graph::PointwiseForward<double> op{call};
   for (int64_t i = 0; i < op.n; ++i) {
     const double value = pointwise_element(op, i).value;
     if (op.y_type == DType::kI32) {

@@ -21,7 +21,7 @@ inline double reduction_value(graph::ReduceKind kind, double sum, double x) {
 
 // Element by element, in double precision.
 inline void reduce_reference(const graph::OpCall& call) {
-  const auto op = graph::ReduceForward<double>::of(call);
+  const graph::ReduceForward<double> op{call};
   auto* const y = static_cast<double*>(op.y);
   for (int64_t i = 0; i < op.loops.kept.count; ++i) {
     const double* x = op.x + op.loops.kept.offset(i);

@@ -135,8 +135,8 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (s.is_linear()) return bytes;
   bytes = std::max(bytes, conv2d_weight_workspace_bytes(s, threads));
   if (is_depthwise(s)) return bytes;
-  graph::Conv2dBackward<float> op{};
-  op.shape = s;
+  const graph::Conv2dBackward<float> op = {
+      .shape = s, .accumulate_weight = false, .accumulate_bias = false};
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     bytes = std::max(bytes, gather_bytes(s, backward_gather(op, h, w), threads));
   });

@@ -56,8 +56,8 @@ int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads)
 int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   int64_t bytes = bf16x3::conv2d_forward_workspace_bytes(s, threads);
   if (s.is_linear()) return bytes;
-  graph::Conv2dBackward<float> backward{};
-  backward.shape = s;
+  const graph::Conv2dBackward<float> backward = {
+      .shape = s, .accumulate_weight = false, .accumulate_bias = false};
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     const Gather g = backward_gather(backward, h, w);
     bytes = std::max(bytes, gather_bytes(g, threads));

@@ -22,7 +22,6 @@ inline graph::LinearBackward<float> linear_backward(const graph::Conv2dBackward<
           .d_y = op.d_y,
           .x = op.x,
           .weight = op.weight,
-          .saved = nullptr,
           .d_x = op.d_x,
           .d_weight = op.d_weight,
           .d_bias = op.d_bias,

@@ -56,13 +56,13 @@ void activation_backward(const graph::ActivationBackward<float>& op) {
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::ActivationForward<float>::of(call);
+  const graph::ActivationForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(activation_forward_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 void run_backward(const graph::OpCall& call) {
-  activation_backward(graph::ActivationBackward<float>::of(call));
+  activation_backward(graph::ActivationBackward<float>{call});
 }
 
 constexpr exec::Implementation kRows[] = {

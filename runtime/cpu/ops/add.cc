@@ -32,7 +32,7 @@ HWY_EXPORT(add_kernel);
 namespace {
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::Add<float>::of(call);
+  const graph::Add<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }

@@ -425,20 +425,20 @@ size_t workspace_bytes(const AttentionScratch& sizes) {
 }
 
 size_t forward_workspace_bytes(const graph::OpCall& op) {
-  return workspace_bytes(scratch_sizes(graph::AttentionForward<float>::of(op)));
+  return workspace_bytes(scratch_sizes(graph::AttentionForward<float>{op}));
 }
 size_t backward_workspace_bytes(const graph::OpCall& op) {
-  return workspace_bytes(scratch_sizes(graph::AttentionBackward<float>::of(op)));
+  return workspace_bytes(scratch_sizes(graph::AttentionBackward<float>{op}));
 }
 
 void run_forward(const graph::OpCall& call) {
   HWY_DYNAMIC_DISPATCH(attention_forward_kernel)
-  (graph::AttentionForward<float>::of(call), call.lane());
+  (graph::AttentionForward<float>{call}, call.lane());
 }
 
 void run_backward(const graph::OpCall& call) {
   HWY_DYNAMIC_DISPATCH(attention_backward_kernel)
-  (graph::AttentionBackward<float>::of(call), call.lane());
+  (graph::AttentionBackward<float>{call}, call.lane());
 }
 
 constexpr exec::Implementation kRows[] = {

@@ -100,7 +100,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::BatchNormForward<float>::of(call);
+  const graph::BatchNormForward<float> op{call};
   if (!call.training()) return batch_norm_apply(op, op.running_mean, op.running_variance);
   if (op.lane_statistics != nullptr) {
     combine_lane_statistics(op.lanes, op.channels, op.lane_statistics, op.mean, op.variance);
@@ -112,7 +112,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_statistics(const graph::OpCall& call) {
-  const auto op = graph::BatchStatistics<float>::of(call);
+  const graph::BatchStatistics<float> op{call};
   batch_norm_statistics(op.rows,
                         op.channels,
                         op.x,
@@ -123,7 +123,7 @@ void run_statistics(const graph::OpCall& call) {
 
 // Computes only two values per channel, once per step, so a plain loop suffices.
 void run_running(const graph::OpCall& call) {
-  const auto op = graph::BatchNormRunning<float>::of(call);
+  const graph::BatchNormRunning<float> op{call};
   const auto rows = static_cast<double>(op.rows);
   const double factor = op.rows > 1 ? rows / (rows - 1) : 1.0;
   for (int64_t c = 0; c < op.channels; ++c) {

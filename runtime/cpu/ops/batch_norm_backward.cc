@@ -236,7 +236,7 @@ size_t all_sums_offset(const Inputs& in) {
 }  // namespace
 
 void run_batch_norm_backward(const graph::OpCall& call) {
-  const auto op = graph::BatchNormBackward<float>::of(call);
+  const graph::BatchNormBackward<float> op{call};
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
@@ -251,7 +251,7 @@ void run_batch_norm_backward(const graph::OpCall& call) {
 }
 
 void run_batch_norm_sums(const graph::OpCall& call) {
-  const auto op = graph::BatchNormSums<float>::of(call);
+  const graph::BatchNormSums<float> op{call};
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
@@ -261,12 +261,12 @@ void run_batch_norm_sums(const graph::OpCall& call) {
 }
 
 size_t batch_norm_input_gradient_workspace_bytes(const graph::OpCall& call) {
-  const auto in = graph::BatchNormGradientInputs<float>::of(call);
+  const graph::BatchNormGradientInputs<float> in{call};
   return all_sums_offset(in) + 2 * static_cast<size_t>(in.channels) * sizeof(double);
 }
 
 void run_batch_norm_input_gradient(const graph::OpCall& call) {
-  const auto op = graph::BatchNormInputGradient<float>::of(call);
+  const graph::BatchNormInputGradient<float> op{call};
   const int64_t n = 2 * op.in.channels;
   // The lanes' sums, added in order, in double precision.
   auto* const sums = reinterpret_cast<double*>(call.workspace() + all_sums_offset(op.in));

@@ -10,10 +10,10 @@ namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
   return static_cast<size_t>(
-      gemm_batch_workspace_bytes(graph::BatchedMatmul<float>::of(call).sizes, compute_threads()));
+      gemm_batch_workspace_bytes(graph::BatchedMatmul<float>{call}.sizes, compute_threads()));
 }
 
-void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>::of(call)); }
+void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>{call}); }
 
 constexpr exec::Implementation kRows[] = {
     {graph::OpKind::kBatchedMatmul, "gemm", run, workspace_bytes}};

@@ -168,12 +168,12 @@ HWY_EXPORT(cached_attention_kernel);
 namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  const auto op = graph::CachedAttention<float>::of(call);
+  const graph::CachedAttention<float> op{call};
   return static_cast<size_t>(compute_threads() * ((op.room + 15) / 16 * 16)) * sizeof(float);
 }
 
 void run(const graph::OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(graph::CachedAttention<float>::of(call));
+  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(graph::CachedAttention<float>{call});
 }
 
 constexpr exec::Implementation kRows[] = {

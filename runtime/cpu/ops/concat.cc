@@ -44,14 +44,14 @@ void for_each_run(const graph::ConcatAttributes& sizes, F f) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::ConcatForward<float>::of(call);
+  const graph::ConcatForward<float> op{call};
   for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
     copy(op.x[k] + from, n, op.y + to);
   });
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::ConcatBackward<float>::of(call);
+  const graph::ConcatBackward<float> op{call};
   for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
     if (op.d_x[k] != nullptr) copy(op.d_y + from, n, op.d_x[k] + to);
   });

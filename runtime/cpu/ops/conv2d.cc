@@ -12,9 +12,9 @@ namespace {
 
 graph::Conv2dShape shape_of(const graph::OpCall& op) {
   switch (op.kind()) {
-    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<float>::of(op).shape;
-    case graph::OpKind::kConv2dBatchNorm: return graph::Conv2dBatchNormForward<float>::of(op).shape;
-    default: return graph::Conv2dForward<float>::of(op).shape;
+    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<float>{op}.shape;
+    case graph::OpKind::kConv2dBatchNorm: return graph::Conv2dBatchNormForward<float>{op}.shape;
+    default: return graph::Conv2dForward<float>{op}.shape;
   }
 }
 
@@ -49,7 +49,7 @@ size_t conv2d_workspace(const graph::OpCall& op) {
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d(const graph::OpCall& call) {
-  const auto op = graph::Conv2dForward<float>::of(call);
+  const graph::Conv2dForward<float> op{call};
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -73,7 +73,7 @@ size_t conv2d_batch_norm_workspace(const graph::OpCall& op) {
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d_batch_norm(const graph::OpCall& call) {
-  const auto op = graph::Conv2dBatchNormForward<float>::of(call);
+  const graph::Conv2dBatchNormForward<float> op{call};
   auto* const scale =
       reinterpret_cast<float*>(op.workspace + norm_scale_offset<kKernels>(op.shape));
   batch_norm_scale(op.shape.outputs, op.gamma, op.running_variance, op.epsilon, scale);
@@ -92,7 +92,7 @@ void run_conv2d_batch_norm(const graph::OpCall& call) {
 
 template <const Conv2dKernels& kKernels>
 void run_conv2d_backward(const graph::OpCall& call) {
-  const auto op = graph::Conv2dBackward<float>::of(call);
+  const graph::Conv2dBackward<float> op{call};
   if (op.d_x != nullptr) kKernels.backward_input(op);
   if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) conv2d_backward_bias(op);

@@ -12,8 +12,8 @@ namespace {
 
 graph::Conv2dShape shape_of(const graph::OpCall& op) {
   return op.kind() == graph::OpKind::kConvTranspose2d
-             ? graph::ConvTranspose2dForward<float>::of(op).shape
-             : graph::ConvTranspose2dBackward<float>::of(op).shape;
+             ? graph::ConvTranspose2dForward<float>{op}.shape
+             : graph::ConvTranspose2dBackward<float>{op}.shape;
 }
 
 // The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
@@ -39,7 +39,7 @@ size_t workspace_bytes(const graph::OpCall& op) {
 
 template <const Kernels& kKernels>
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::ConvTranspose2dForward<float>::of(call);
+  const graph::ConvTranspose2dForward<float> op{call};
   kKernels.backward_input(op.product());
   if (op.bias == nullptr) return;
   const int64_t channels = op.shape.channels;
@@ -52,7 +52,7 @@ void run_forward(const graph::OpCall& call) {
 
 template <const Kernels& kKernels>
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::ConvTranspose2dBackward<float>::of(call);
+  const graph::ConvTranspose2dBackward<float> op{call};
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
                      op.workspace);

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kCost = 16;
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::DiffusionNoise<float>::of(call);
+  const graph::DiffusionNoise<float> op{call};
   const graph::LaneContext& lane = call.lane();
   parallel_for(op.samples, grain_rows(op.elements * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {

@@ -79,7 +79,7 @@ HWY_EXPORT(dropout_kernel);
 namespace {
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::Dropout<float>::of(call);
+  const graph::Dropout<float> op{call};
   LOCKSTEP_CHECK(op.probability >= 0 && op.probability < 1, "p = {} ", op.probability);
   const graph::LaneContext& lane = call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};

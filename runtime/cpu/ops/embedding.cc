@@ -77,7 +77,7 @@ HWY_EXPORT(embedding_position_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::EmbeddingForward<float>::of(call);
+  const graph::EmbeddingForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(embedding_forward_kernel);
   parallel_for(op.sizes.batch * op.sizes.time,
                grain_rows(op.sizes.channels),
@@ -85,7 +85,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::EmbeddingBackward<float>::of(call);
+  const graph::EmbeddingBackward<float> op{call};
   const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
   if (op.d_token != nullptr && !op.accumulate_token) {
     const int64_t elements = op.sizes.vocabulary * channels;

@@ -60,14 +60,14 @@ HWY_EXPORT(gated_activation_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::GatedActivationForward<float>::of(call);
+  const graph::GatedActivationForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::GatedActivationBackward<float>::of(call);
+  const graph::GatedActivationBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });

@@ -52,7 +52,7 @@ HWY_EXPORT(gather_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::GatherForward<float>::of(call);
+  const graph::GatherForward<float> op{call};
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -70,7 +70,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_elements(const graph::OpCall& call) {
-  const auto op = graph::GatherForward<float>::of(call);
+  const graph::GatherForward<float> op{call};
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -100,14 +100,14 @@ void for_each_columns(const graph::GatherSizes& sizes, F f) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::GatherBackward<float>::of(call);
+  const graph::GatherBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(gather_backward_kernel);
   for_each_columns(
       op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
 }
 
 void run_elements_backward(const graph::OpCall& call) {
-  const auto op = graph::GatherBackward<float>::of(call);
+  const graph::GatherBackward<float> op{call};
   const auto [outers, extent, inner, count] = op.sizes;
   for_each_columns(op.sizes, [&](int64_t outer, int64_t begin, int64_t end) {
     float* const d_x = op.d_x + outer * extent * inner;

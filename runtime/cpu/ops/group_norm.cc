@@ -176,11 +176,11 @@ struct Workspace {
 
 template <template <typename> typename Op>
 size_t workspace_bytes(const graph::OpCall& call) {
-  return Workspace::bytes(Parts(Op<float>::of(call).shape));
+  return Workspace::bytes(Parts(Op<float>{call}.shape));
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::GroupNormForward<float>::of(call);
+  const graph::GroupNormForward<float> op{call};
   const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);
@@ -230,7 +230,7 @@ void run_forward(const graph::OpCall& call) {
 
 // The rows of a sample are: mean, scale, slope, shift, and the sums of d_y xhat and of d_y.
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::GroupNormBackward<float>::of(call);
+  const graph::GroupNormBackward<float> op{call};
   const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);

@@ -98,12 +98,12 @@ namespace {
 constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  const auto op = graph::ImageNormalize<float>::of(call);
+  const graph::ImageNormalize<float> op{call};
   return static_cast<size_t>(2 * kPeriodPixels * op.channels) * sizeof(float);
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::ImageNormalize<float>::of(call);
+  const graph::ImageNormalize<float> op{call};
   const int64_t period = kPeriodPixels * op.channels;
   float* const scale = op.workspace;  // (period) each
   float* const offset = scale + period;

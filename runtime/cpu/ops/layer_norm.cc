@@ -121,19 +121,19 @@ HWY_EXPORT(layer_norm_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::LayerNormForward<float>::of(call);
+  const graph::LayerNormForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const auto op = graph::LayerNormBackward<float>::of(call);
+  const graph::LayerNormBackward<float> op{call};
   return row_norm_parts(op.rows).count * 2 * op.columns * sizeof(float);
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::LayerNormBackward<float>::of(call);
+  const graph::LayerNormBackward<float> op{call};
   const RowParts parts = row_norm_parts(op.rows);
   float* const partial = op.workspace;  // (parts, 2, columns)
   const int64_t stride = 2 * op.columns;

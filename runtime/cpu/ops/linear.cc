@@ -14,14 +14,14 @@ bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3(); }
 template <const LinearKernels& kKernels>
 size_t linear_workspace(const graph::OpCall& op) {
   const graph::LinearShape shape = op.kind() == graph::OpKind::kLinear
-                                       ? graph::LinearForward<float>::of(op).shape
-                                       : graph::LinearBackward<float>::of(op).shape;
+                                       ? graph::LinearForward<float>{op}.shape
+                                       : graph::LinearBackward<float>{op}.shape;
   return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
 }
 
 template <const LinearKernels& kKernels>
 void run_linear(const graph::OpCall& call) {
-  const auto op = graph::LinearForward<float>::of(call);
+  const graph::LinearForward<float> op{call};
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -33,7 +33,7 @@ void run_linear(const graph::OpCall& call) {
 
 template <const LinearKernels& kKernels>
 void run_linear_backward(const graph::OpCall& call) {
-  const auto op = graph::LinearBackward<float>::of(call);
+  const graph::LinearBackward<float> op{call};
   if (op.d_x != nullptr) {
     kKernels.backward_input(op);
     if (op.saved != nullptr)

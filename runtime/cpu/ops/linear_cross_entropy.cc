@@ -35,7 +35,7 @@ Workspace workspace_of(const Op& op) {
 
 template <const LinearKernels& kKernels>
 size_t workspace_bytes(const graph::OpCall& call) {
-  const auto op = Op::of(call);
+  const Op op{call};
   const int threads = compute_threads();
   // max over all chunk sizes: the number of counted rows is known only when the op runs
   int64_t max_bytes = 0;
@@ -89,7 +89,7 @@ class CountedRows {
 
 template <const LinearKernels& kKernels>
 void run(const graph::OpCall& call) {
-  auto op = Op::of(call);
+  Op op{call};
   const Workspace at = workspace_of(op);
   auto* const logits = call.workspace<float>();
   auto* const results = reinterpret_cast<LossRow*>(call.workspace() + at.results);
@@ -125,7 +125,7 @@ void run(const graph::OpCall& call) {
 
 // Rows of logits are padded only on GPUs.
 bool supports(const graph::OpCall& call) {
-  const auto op = graph::LinearCrossEntropy<float>::of(call);
+  const graph::LinearCrossEntropy<float> op{call};
   return op.attributes.stride == op.shape.outputs;
 }
 bool supports_bf16x3(const graph::OpCall& call) { return call.bf16x3() && supports(call); }

@@ -126,7 +126,7 @@ HWY_EXPORT(lrn_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::LocalResponseNormForward<float>::of(call);
+  const graph::LocalResponseNormForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_forward_kernel);
   parallel_for(op.rows, grain_rows(4 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.x, op.y, begin, end);
@@ -134,7 +134,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::LocalResponseNormBackward<float>::of(call);
+  const graph::LocalResponseNormBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_backward_kernel);
   parallel_for(op.rows, grain_rows(8 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.d_y, op.x, op.d_x, begin, end);

@@ -52,9 +52,9 @@ size_t workspace_bytes(const graph::OpCall& call) {
   const auto sizes = graph::LoraSizes::of(call.input_shape(graph::LoraAddIn::kY),
                                           call.input_shape(graph::LoraAddIn::kH),
                                           call.input_shape(graph::LoraAddIn::kB));
-  const graph::LoraAttributes& attributes =
-      call.kind() == graph::OpKind::kLoraAdd ? *graph::LoraAdd<float>::of(call).attributes
-                                             : *graph::LoraAddBackward<float>::of(call).attributes;
+  const graph::LoraAttributes& attributes = call.kind() == graph::OpKind::kLoraAdd
+                                                ? *graph::LoraAdd<float>{call}.attributes
+                                                : *graph::LoraAddBackward<float>{call}.attributes;
   const int threads = compute_threads();
   int64_t products = 0;
   for (const graph::OutputRows& part : attributes.parts)
@@ -66,7 +66,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::LoraAdd<float>::of(call);
+  const graph::LoraAdd<float> op{call};
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = call.workspace() + scaled_bytes(op.sizes);
@@ -89,7 +89,7 @@ void run(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::LoraAddBackward<float>::of(call);
+  const graph::LoraAddBackward<float> op{call};
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = call.workspace() + scaled_bytes(op.sizes);

@@ -8,7 +8,7 @@ namespace lockstep::cpu {
 namespace {
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::PackedTokens::of(call);
+  const graph::PackedTokens op{call};
   for (int64_t row = 0; row < op.rows * op.batch; ++row) {
     const int32_t* const from = op.packed + row * op.time;
     const int64_t part = row % op.rows;

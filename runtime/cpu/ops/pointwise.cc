@@ -183,7 +183,7 @@ HWY_EXPORT(pointwise_kernel);
 namespace {
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::PointwiseForward<float>::of(call);
+  const graph::PointwiseForward<float> op{call};
   const PointwiseBlocks blocks(op.loops, op.n);
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_kernel);
   parallel_for(blocks.count(),

@@ -113,11 +113,11 @@ HWY_EXPORT(pointwise_loss_kernel);
 namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::PointwiseLoss<float>::of(call).rows);
+  return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::PointwiseLoss<float>::of(call);
+  const graph::PointwiseLoss<float> op{call};
   auto* const results = call.workspace<LossRow>();
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel);
   const graph::LaneContext& lane = call.lane();

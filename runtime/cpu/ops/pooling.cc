@@ -319,7 +319,7 @@ void over_inputs(const graph::PoolShape& s, Body&& body) {
 }
 
 void run_max_pool(const graph::OpCall& call) {
-  const auto op = graph::PoolForward<float>::of(call);
+  const graph::PoolForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel);
   over_outputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.x, op.y, op.place, begin, end);
@@ -327,7 +327,7 @@ void run_max_pool(const graph::OpCall& call) {
 }
 
 void run_max_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::PoolBackward<float>::of(call);
+  const graph::PoolBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel);
   over_inputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.d_y, op.place, op.d_x, begin, end);
@@ -335,21 +335,21 @@ void run_max_pool_backward(const graph::OpCall& call) {
 }
 
 void run_avg_pool(const graph::OpCall& call) {
-  const auto op = graph::PoolForward<float>::of(call);
+  const graph::PoolForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel);
   over_outputs(op.shape,
                [&](int64_t begin, int64_t end) { kernel(op.shape, op.x, op.y, begin, end); });
 }
 
 void run_avg_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::PoolBackward<float>::of(call);
+  const graph::PoolBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel);
   over_inputs(op.shape,
               [&](int64_t begin, int64_t end) { kernel(op.shape, op.d_y, op.d_x, begin, end); });
 }
 
 void run_global_avg_pool(const graph::OpCall& call) {
-  const auto op = graph::GlobalAvgPoolForward<float>::of(call);
+  const graph::GlobalAvgPoolForward<float> op{call};
   // The work is also divided by channels, because a lane may have only one image.
   constexpr int64_t kChannels = 128;
   const int64_t parts = (op.channels + kChannels - 1) / kChannels;
@@ -370,7 +370,7 @@ void run_global_avg_pool(const graph::OpCall& call) {
 }
 
 void run_global_avg_pool_backward(const graph::OpCall& call) {
-  const auto op = graph::GlobalAvgPoolBackward<float>::of(call);
+  const graph::GlobalAvgPoolBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel);
   parallel_for(op.images * op.pixels, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.d_y, op.pixels, op.channels, begin, end, op.d_x);

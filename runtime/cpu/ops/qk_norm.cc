@@ -23,19 +23,19 @@ void copy_rest(const graph::QkNormRest<float>& rest) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::QkNormForward<float>::of(call);
+  const graph::QkNormForward<float> op{call};
   rms_norm_forward(op.q);
   rms_norm_forward(op.k);
   copy_rest(op.rest);
 }
 
 size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const auto op = graph::QkNormBackward<float>::of(call);
+  const graph::QkNormBackward<float> op{call};
   return std::max(rms_norm_backward_workspace_bytes(op.q), rms_norm_backward_workspace_bytes(op.k));
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::QkNormBackward<float>::of(call);
+  const graph::QkNormBackward<float> op{call};
   rms_norm_backward(op.q);
   rms_norm_backward(op.k);
   copy_rest(op.rest);

@@ -168,7 +168,7 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::RearrangeForward<float>::of(call);
+  const graph::RearrangeForward<float> op{call};
   if (!op.view.reads_everywhere()) {
     const bool is_integer = call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
     const float word =
@@ -192,7 +192,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_reshape(const graph::OpCall& call) {
-  const auto op = graph::Reshape<float>::of(call);
+  const graph::Reshape<float> op{call};
   if (op.x == op.y) return;
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) {
     std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(float));
@@ -313,13 +313,13 @@ void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
 }
 
 size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   const Sums sums(op);
   return sums.parts.count <= 1 ? 0 : sums.parts.count * sums.outputs.elements() * sizeof(float);
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   if (!op.accumulate && !op.view.reads_everywhere()) fill(op.d_x, op.view.elements(), 0.0f);
   const Sums sums(op);
   const int64_t outputs = sums.outputs.elements();

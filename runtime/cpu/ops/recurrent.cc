@@ -211,7 +211,7 @@ size_t bytes_of(const Gemm& g) {
 }
 
 size_t forward_workspace_bytes(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   graph::RecurrentRows rows[2];
   size_t max_bytes = bytes_of(state_product(op, 0, nullptr, 0));
   for (int i = 0; i < graph::recurrent_input_rows(op.shape, rows); ++i)
@@ -220,7 +220,7 @@ size_t forward_workspace_bytes(const graph::OpCall& call) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   const graph::RecurrentShape& s = op.shape;
   const auto kernel = HWY_DYNAMIC_DISPATCH(recurrent_step_kernel);
   fill_biases(op);
@@ -343,7 +343,7 @@ Gemm state_weight_gradient(const Backward& op,
 }
 
 size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   graph::RecurrentRows rows[2];
@@ -443,7 +443,7 @@ void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   graph::RecurrentRows rows[2];

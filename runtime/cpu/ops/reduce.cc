@@ -246,7 +246,7 @@ HWY_EXPORT(combine_columns_kernel);
 namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  const auto op = graph::ReduceForward<float>::of(call);
+  const graph::ReduceForward<float> op{call};
   const int64_t parts =
       op.loops.by_rows() ? RowReduceParts(op.loops.reduced).count : ColumnParts(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
@@ -272,7 +272,7 @@ void run_parts(const graph::ReduceForward<float>& op,
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::ReduceForward<float>::of(call);
+  const graph::ReduceForward<float> op{call};
   if (op.loops.by_rows()) {
     const RowReduceParts parts(op.loops.reduced);
     run_parts(op,

@@ -86,7 +86,7 @@ HWY_EXPORT(resize_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::ResizeCall<float>::of(call);
+  const graph::ResizeCall<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_forward_kernel);
   parallel_for(op.images * op.out_height,
                grain_rows(op.out_width * op.channels),
@@ -94,7 +94,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::ResizeCall<float>::of(call);
+  const graph::ResizeCall<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_backward_kernel);
   parallel_for(op.images * op.height,
                grain_rows(op.width * op.channels),

@@ -116,13 +116,13 @@ void rms_norm_backward(const graph::RmsNormBackward<float>& op) {
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  rms_norm_forward(graph::RmsNormForward<float>::of(call));
+  rms_norm_forward(graph::RmsNormForward<float>{call});
 }
 void run_backward(const graph::OpCall& call) {
-  rms_norm_backward(graph::RmsNormBackward<float>::of(call));
+  rms_norm_backward(graph::RmsNormBackward<float>{call});
 }
 size_t backward_workspace_bytes(const graph::OpCall& call) {
-  return rms_norm_backward_workspace_bytes(graph::RmsNormBackward<float>::of(call));
+  return rms_norm_backward_workspace_bytes(graph::RmsNormBackward<float>{call});
 }
 
 constexpr exec::Implementation kRows[] = {

@@ -117,11 +117,11 @@ void fill_tables(const graph::Rotation<float>& op, int64_t begin, int64_t end) {
 }
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  return graph::Rotation<float>::of(call).workspace_bytes();
+  return graph::Rotation<float>{call}.workspace_bytes();
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::Rotation<float>::of(call);
+  const graph::Rotation<float> op{call};
   for (int64_t i = 0; i < op.pairs(); ++i)
     op.frequencies[i] = graph::rotary_frequency(op.attributes, op.time, i);
   parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {

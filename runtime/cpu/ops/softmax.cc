@@ -73,14 +73,14 @@ HWY_EXPORT(softmax_backward_kernel);
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxForward<float>::of(call);
+  const graph::SoftmaxForward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxBackward<float>::of(call);
+  const graph::SoftmaxBackward<float> op{call};
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });

@@ -179,11 +179,11 @@ void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>& op,
 namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::SoftmaxCrossEntropy<float>::of(call).rows);
+  return loss_workspace_bytes(graph::SoftmaxCrossEntropy<float>{call}.rows);
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
+  const graph::SoftmaxCrossEntropy<float> op{call};
   auto* const results = call.workspace<LossRow>();
   softmax_cross_entropy_rows(op, call.lane(), results);
   sum_loss_rows(results, op.rows, op.statistics);
@@ -191,7 +191,7 @@ void run(const graph::OpCall& call) {
 
 // Rows of logits are padded only on GPUs.
 bool supports(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
+  const graph::SoftmaxCrossEntropy<float> op{call};
   return op.stride == op.classes;
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::cpu {
 namespace {
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::TokenPoolingForward<float>::of(call);
+  const graph::TokenPoolingForward<float> op{call};
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -28,7 +28,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::TokenPoolingBackward<float>::of(call);
+  const graph::TokenPoolingBackward<float> op{call};
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {

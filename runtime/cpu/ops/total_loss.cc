@@ -5,7 +5,7 @@
 namespace lockstep::cpu {
 namespace {
 
-void run(const graph::OpCall& call) { graph::TotalLoss::of(call).add(); }
+void run(const graph::OpCall& call) { graph::TotalLoss{call}.add(); }
 
 constexpr exec::Implementation kRows[] = {{graph::OpKind::kTotalLoss, "scalar", run}};
 

@@ -68,13 +68,13 @@ namespace {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::ActivationIn::kX), [&]<typename T>() {
-    activation_forward(graph::ActivationForward<T>::of(call), stream_of(call));
+    activation_forward(graph::ActivationForward<T>{call}, stream_of(call));
   });
 }
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::ActivationBackwardIn::kDY), [&]<typename T>() {
-    activation_backward(graph::ActivationBackward<T>::of(call), stream_of(call));
+    activation_backward(graph::ActivationBackward<T>{call}, stream_of(call));
   });
 }
 

@@ -26,7 +26,7 @@ struct Sums {
 
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::AddIn::kA), [&]<typename T>() {
-    const auto op = graph::Add<T>::of(call);
+    const graph::Add<T> op{call};
     const bool vectors = is_aligned(op.a) && is_aligned(op.b) && is_aligned(op.y);
     for_each_flat<kVectorWidth<T>>(op.n, vectors, Sums<T>{op.a, op.b, op.y}, stream_of(call));
   });

@@ -289,14 +289,14 @@ bool has_cudnn(const graph::OpCall& op) {
 }
 
 void run_cudnn(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   context_of(call).cudnn_attention->run({op.shape, attention_dtype(call), /*backward=*/false},
                                         {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp},
                                         op.workspace);
 }
 
 void run_cudnn_backward(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   const graph::AttentionShape part = cudnn_attention_part(op.shape);
   const DType dtype = attention_dtype(call);
   const auto rows = static_cast<size_t>(part.time * part.heads);
@@ -324,7 +324,7 @@ void warn_of_limits(const graph::OpCall& call) {
 void run_native(const graph::OpCall& call) {
   warn_of_limits(call);
   by_type(attention_dtype(call), [&]<typename T>() {
-    const auto op = graph::AttentionForward<T>::of(call);
+    const graph::AttentionForward<T> op{call};
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_forward(op, dropout, stream_of(call));
     });
@@ -333,7 +333,7 @@ void run_native(const graph::OpCall& call) {
 
 void run_native_backward(const graph::OpCall& call) {
   by_type(attention_dtype(call), [&]<typename T>() {
-    const auto op = graph::AttentionBackward<T>::of(call);
+    const graph::AttentionBackward<T> op{call};
     with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
       start_backward(op, dropout, stream_of(call));
     });

@@ -162,7 +162,7 @@ void start_forward(const graph::BatchNormForward<T>& op,
 // they are rounded, by at most one part in 500 except beyond FP16's range.
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::BatchNormIn::kX), [&]<typename T>() {
-    const auto op = graph::BatchNormForward<T>::of(call);
+    const graph::BatchNormForward<T> op{call};
     const Stream stream = stream_of(call);
     if (!call.training()) return start_forward(op, op.running_mean, op.running_variance, stream);
     if (op.lane_statistics != nullptr) {
@@ -182,7 +182,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_statistics(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::BatchStatisticsIn::kX), [&]<typename T>() {
-    const auto op = graph::BatchStatistics<T>::of(call);
+    const graph::BatchStatistics<T> op{call};
     start_statistics(op.x,
                      op.rows,
                      op.channels,
@@ -208,7 +208,7 @@ struct Running {
 };
 
 void run_running(const graph::OpCall& call) {
-  const auto op = graph::BatchNormRunning<float>::of(call);
+  const graph::BatchNormRunning<float> op{call};
   for_each_flat<1>(op.channels, false, Running{op}, stream_of(call));
 }
 

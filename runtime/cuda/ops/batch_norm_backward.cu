@@ -210,7 +210,7 @@ void start_input_gradient(const graph::BatchNormGradientInputs<T>& in,
 
 void run_batch_norm_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::BatchNormBackward<T>::of(call);
+    const graph::BatchNormBackward<T> op{call};
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors(op.in, op.d_x, op.d_delta, sums, products);
@@ -225,7 +225,7 @@ void run_batch_norm_backward(const graph::OpCall& call) {
 
 void run_batch_norm_sums(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::BatchNormSums<T>::of(call);
+    const graph::BatchNormSums<T> op{call};
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors<T>(op.in, nullptr, op.d_delta, sums, products);
@@ -240,7 +240,7 @@ void run_batch_norm_sums(const graph::OpCall& call) {
 
 void run_batch_norm_input_gradient(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::BatchNormInputGradient<T>::of(call);
+    const graph::BatchNormInputGradient<T> op{call};
     const Stream stream = stream_of(call);
     float *const sums = op.workspace, *const products = sums + op.in.channels;
     sum_lanes(op.lanes, 2 * op.in.channels, op.all_sums, sums, stream);

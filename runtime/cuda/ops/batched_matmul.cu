@@ -48,7 +48,7 @@ struct Batches {
 };
 
 Product product_of(const graph::OpCall& call, bool accumulate) {
-  const graph::BatchedProducts sizes = Call::of(call).sizes;
+  const graph::BatchedProducts sizes = Call{call}.sizes;
   const graph::ProductLoops::Loop batch = Batches(sizes).batch;
   return {
       .m = sizes.m,
@@ -68,7 +68,7 @@ Product product_of(const graph::OpCall& call, bool accumulate) {
 
 template <Multiply kMultiply>
 void run(const graph::OpCall& call) {
-  const Call op = Call::of(call);
+  const Call op = Call{call};
   if (!has_results(op.sizes)) return;
   const int64_t n = call.output_shape(graph::BatchedMatmulOut::kY).elements();
   if (!has_terms(op.sizes)) {
@@ -101,7 +101,7 @@ void run(const graph::OpCall& call) {
 
 // cuBLASLt's operands must be aligned to 16 bytes.
 bool supports_library(const graph::OpCall& call) {
-  const graph::BatchedProducts sizes = Call::of(call).sizes;
+  const graph::BatchedProducts sizes = Call{call}.sizes;
   if (!has_results(sizes) || !has_terms(sizes)) return false;
   const auto in_bytes = static_cast<int64_t>(size_of(call.input_dtype(graph::BatchedMatmulIn::kA))),
              out_bytes = adds_in_floats(call) ? int64_t{4} : in_bytes;
@@ -119,7 +119,7 @@ bool supports_library(const graph::OpCall& call) {
 
 bool has_algorithms(const graph::OpCall& call) {
   for (const bool accumulate : {false, true}) {
-    if (accumulate && Call::of(call).sizes.sums.count() == 1) continue;
+    if (accumulate && Call{call}.sizes.sums.count() == 1) continue;
     const Product product = product_of(call, accumulate);
     Matmul& matmul = *context_of(call).matmul;
     if (matmul.supports(product)) continue;

@@ -90,7 +90,7 @@ __global__ void __launch_bounds__(kThreads)
 void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(graph::CachedAttentionIn::kQkv), [&]<typename T>() {
-    const auto op = graph::CachedAttention<T>::of(call);
+    const graph::CachedAttention<T> op{call};
     if (op.new_cache != op.cache) copy_flat(op.cache, op.new_cache, op.cache_elements(), stream);
     const int64_t rows = op.batch * op.tokens;
     for_each_flat<1>(rows * op.kv_heads * op.head_size, false, StoreTokens<T>{op}, stream);

@@ -129,14 +129,14 @@ void run(const O& op, Bytes* const* arrays, const void* whole, Stream stream) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::ConcatForward<std::byte>::of(call);
+  const graph::ConcatForward<std::byte> op{call};
   if (size_of(call.input_dtype(graph::ConcatIn::kX)) == 4)
     return run<uint32_t>(op, op.x, op.y, stream_of(call));
   run<uint16_t>(op, op.x, op.y, stream_of(call));
 }
 
 void run_backward(const graph::OpCall& call) {
-  const auto op = graph::ConcatBackward<std::byte>::of(call);
+  const graph::ConcatBackward<std::byte> op{call};
   if (size_of(call.input_dtype(graph::ConcatBackwardIn::kDY)) == 4)
     return run<uint32_t>(op, op.d_x, op.d_y, stream_of(call));
   run<uint16_t>(op, op.d_x, op.d_y, stream_of(call));

@@ -55,7 +55,7 @@ bool has_cudnn(const graph::OpCall& call) {
 }
 
 void run_on_cudnn(const graph::OpCall& call, const CudnnConv2dKey& key) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   context_of(call).cudnn_conv2d->run(
       key, {.x = op.x, .w = op.weight, .y = op.y, .bias = op.bias}, op.workspace);
 }
@@ -75,16 +75,15 @@ void run_with_epilogue(const graph::OpCall& call) {
   const CudnnConv2dKey key = epilogue_key(call);
   run_on_cudnn(call, key);
   if (key.relu) return;
-  by_type(key.dtype, [&]<typename T>() {
-    run_activation(graph::Conv2dForward<T>::of(call), stream_of(call));
-  });
+  by_type(key.dtype,
+          [&]<typename T>() { run_activation(graph::Conv2dForward<T>{call}, stream_of(call)); });
 }
 
 void run_cudnn(const graph::OpCall& call) {
   const CudnnConv2dKey key = key_of(call, Conv2dPass::kForward);
   run_on_cudnn(call, key);
   by_type(key.dtype, [&]<typename T>() {
-    const auto op = graph::Conv2dForward<T>::of(call);
+    const graph::Conv2dForward<T> op{call};
     if (op.bias != nullptr) add_bias(op, stream_of(call));
     run_activation(op, stream_of(call));
   });
@@ -92,7 +91,7 @@ void run_cudnn(const graph::OpCall& call) {
 
 void run_native(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::Conv2dIn::kX), [&]<typename T>() {
-    const auto op = graph::Conv2dForward<T>::of(call);
+    const graph::Conv2dForward<T> op{call};
     conv2d_forward(op, stream_of(call));
     run_activation(op, stream_of(call));
   });
@@ -103,7 +102,7 @@ void run_native(const graph::OpCall& call) {
 constexpr Half kInputOnCudnn = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           if (op.d_x == nullptr) return;
           context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
                                              {.x = op.d_x, .w = op.weight, .y = op.d_y},
@@ -121,7 +120,7 @@ constexpr Half kNativeInput = {.run =
                                    [](const graph::OpCall& call) {
                                      by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY),
                                              [&]<typename T>() {
-                                               const auto op = graph::Conv2dBackward<T>::of(call);
+                                               const graph::Conv2dBackward<T> op{call};
                                                if (op.d_x != nullptr)
                                                  conv2d_backward_input(op, stream_of(call));
                                              });
@@ -132,11 +131,11 @@ constexpr Half kNativeInput = {.run =
 
 bool is_linear(const graph::OpCall& op) { return conv2d_shape(op).is_linear(); }
 bool is_not_linear(const graph::OpCall& op) { return !is_linear(op); }
-bool accumulates(const graph::OpCall& op) { return Backward::of(op).accumulate_weight; }
+bool accumulates(const graph::OpCall& op) { return Backward{op}.accumulate_weight; }
 
 // The weight gradient of a 1x1 convolution as one product.
 Product product_of(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   return {.m = op.shape.outputs,
           .n = op.shape.channels,
           .k = op.shape.pixels(),
@@ -150,7 +149,7 @@ Product product_of(const graph::OpCall& call) {
 constexpr Half kWeightOnCublaslt = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           context_of(call).matmul->run(product_of(call),
                                        {.a = op.d_y, .b = op.x, .out = op.d_weight});
         },
@@ -169,7 +168,7 @@ constexpr Half kWeightOnCublaslt = {
         }};
 
 void run_weight_on_cudnn(const graph::OpCall& call, const CudnnConv2dKey& key, void* d_weight) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   context_of(call).cudnn_conv2d->run(key, {.x = op.x, .w = d_weight, .y = op.d_y}, op.workspace);
 }
 
@@ -184,7 +183,7 @@ bool has_wide(const graph::OpCall& call) {
 constexpr Half kWeightOnCudnn = {
     .run =
         [](const graph::OpCall& call) {
-          run_weight_on_cudnn(call, wide_key(call), Backward::of(call).d_weight);
+          run_weight_on_cudnn(call, wide_key(call), Backward{call}.d_weight);
         },
     .workspace_bytes = cudnn_conv2d_workspace<Conv2dPass::kBackwardWeight>,
     .supports = is_not_linear,
@@ -194,7 +193,7 @@ constexpr Half kWeightOnCudnn = {
 constexpr Half kWeightWidened = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           const CudnnConv2dKey key = key_of(call, Conv2dPass::kBackwardWeight);
           std::byte* const narrow = op.workspace + narrow_gradient_offset(call);
           run_weight_on_cudnn(call, key, narrow);
@@ -227,7 +226,7 @@ constexpr Half kNativeWeight = {
     .run =
         [](const graph::OpCall& call) {
           by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
-            conv2d_backward_weight(graph::Conv2dBackward<T>::of(call), stream_of(call));
+            conv2d_backward_weight(graph::Conv2dBackward<T>{call}, stream_of(call));
           });
         },
     .workspace_bytes = native_conv2d_weight_workspace};
@@ -236,7 +235,7 @@ constexpr Half kNativeWeight = {
 
 void run_bias(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::Conv2dBackward<T>::of(call);
+    const graph::Conv2dBackward<T> op{call};
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.out_pixels(),

@@ -42,7 +42,7 @@ bool cudnn_supports(const graph::OpCall& call, Conv2dPass pass) {
 // Calls f with the op, typed by its element type.
 template <template <typename> typename Op, typename F>
 void with_op(const graph::OpCall& call, F f) {
-  by_type(conv2d_dtype(call), [&]<typename T>() { f(Op<T>::of(call)); });
+  by_type(conv2d_dtype(call), [&]<typename T>() { f(Op<T>{call}); });
 }
 
 void run_bias(const graph::OpCall& call) {
@@ -52,7 +52,7 @@ void run_bias(const graph::OpCall& call) {
 }
 
 void run_cudnn(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardInput),
                                      {.x = op.y, .w = op.weight, .y = op.x},
                                      op.workspace);
@@ -70,7 +70,7 @@ void run_native(const graph::OpCall& call) {
 constexpr Half kInputOnCudnn = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           if (op.d_x == nullptr) return;
           context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kForward),
                                              {.x = op.d_y, .w = op.weight, .y = op.d_x},
@@ -98,7 +98,7 @@ constexpr Half kNativeInput = {.run =
 
 void run_bias_gradient(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::ConvTranspose2dBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::ConvTranspose2dBackward<T>::of(call);
+    const graph::ConvTranspose2dBackward<T> op{call};
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.pixels(),
@@ -114,7 +114,7 @@ void run_bias_gradient(const graph::OpCall& call) {
 constexpr Half kWeightOnCudnn = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           if (op.d_weight != nullptr) {
             context_of(call).cudnn_conv2d->run(key_of(call, Conv2dPass::kBackwardWeight),
                                                {.x = op.d_y, .w = op.d_weight, .y = op.x},
@@ -130,7 +130,7 @@ constexpr Half kWeightOnCudnn = {
     .available =
         [](const graph::OpCall& call) {
           return !call.has_output(graph::ConvTranspose2dBackwardOut::kDWeight) ||
-                 (!Backward::of(call).accumulate_weight &&
+                 (!Backward{call}.accumulate_weight &&
                   cudnn_supports(call, Conv2dPass::kBackwardWeight));
         }};
 

@@ -25,7 +25,7 @@ struct Mix {
 
 void run(const graph::OpCall& call) {
   by_type(call.output_dtype(graph::DiffusionNoiseOut::kY), [&]<typename T>() {
-    const auto op = graph::DiffusionNoise<T>::of(call);
+    const graph::DiffusionNoise<T> op{call};
     for_each_flat<1>(
         op.samples * op.elements, false, Mix<T>{op, context_of(call).lane}, stream_of(call));
   });

@@ -44,7 +44,7 @@ struct Drop {
 
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::DropoutIn::kX), [&]<typename T>() {
-    const auto op = graph::Dropout<T>::of(call);
+    const graph::Dropout<T> op{call};
     const Drop<T> drop{op.x, op.y, op.threshold(), op.factor(), context_of(call).lane, op.purpose};
     for_each_flat<kVectorWidth<T>>(
         op.n, is_aligned(op.x) && is_aligned(op.y), drop, stream_of(call));

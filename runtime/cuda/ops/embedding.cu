@@ -147,7 +147,7 @@ void sum_tokens(const SortedBackward<T>& op, Stream stream) {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::EmbeddingIn::kToken), [&]<typename T>() {
-    const auto op = graph::EmbeddingForward<T>::of(call);
+    const graph::EmbeddingForward<T> op{call};
     const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
     const Launch config{grid, {kThreads, 1, 1}, stream_of(call)};
     if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
@@ -181,7 +181,7 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
 void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(graph::EmbeddingBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::EmbeddingBackward<T>::of(call);
+    const graph::EmbeddingBackward<T> op{call};
     const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();
     auto* const positions = reinterpret_cast<int32_t*>(call.workspace() + parts.positions);

@@ -50,7 +50,7 @@ struct Backward {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::GatedActivationIn::kX), [&]<typename T>() {
-    const auto op = graph::GatedActivationForward<T>::of(call);
+    const graph::GatedActivationForward<T> op{call};
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.y});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(
@@ -61,7 +61,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::GatedActivationBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::GatedActivationBackward<T>::of(call);
+    const graph::GatedActivationBackward<T> op{call};
     const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.x, op.d_x});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(

@@ -99,14 +99,14 @@ void copy_slices(const graph::GatherForward<std::byte>& op, Stream stream) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::GatherForward<std::byte>::of(call);
+  const graph::GatherForward<std::byte> op{call};
   if (size_of(call.input_dtype(graph::GatherIn::kX)) == 4)
     return copy_slices<uint32_t>(op, stream_of(call));
   copy_slices<uint16_t>(op, stream_of(call));
 }
 
 void run_elements(const graph::OpCall& call) {
-  const auto op = graph::GatherForward<std::byte>::of(call);
+  const graph::GatherForward<std::byte> op{call};
   if (size_of(call.input_dtype(graph::GatherIn::kX)) == 4)
     return copy<CopyElements, uint32_t>(op, 1, stream_of(call));
   copy<CopyElements, uint16_t>(op, 1, stream_of(call));
@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
 void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::GatherBackward<T>::of(call);
+    const graph::GatherBackward<T> op{call};
     const graph::GatherSizes& sizes = op.sizes;
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
     const int64_t columns = sizes.outer * sizes.inner;
@@ -211,7 +211,7 @@ struct AddElements {
 void run_elements_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::GatherBackward<T>::of(call);
+    const graph::GatherBackward<T> op{call};
     const int64_t n = op.sizes.outer * op.sizes.extent * op.sizes.inner;
     float* sums = reinterpret_cast<float*>(op.workspace);
     if constexpr (std::is_same_v<T, float>) sums = op.d_x;

@@ -240,7 +240,7 @@ Launch by_groups(const graph::GroupNormShape& s, Stream stream) {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::GroupNormIn::kX), [&]<typename T>() {
-    const auto op = graph::GroupNormForward<T>::of(call);
+    const graph::GroupNormForward<T> op{call};
     const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     with_vectors<T>(is_vectorizable<T>(s.channels, {op.x, op.gamma, op.beta, op.y}),
@@ -274,7 +274,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::GroupNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::GroupNormBackward<T>::of(call);
+    const graph::GroupNormBackward<T> op{call};
     const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     float* const behind = op.workspace + group_norm_tile_sums(s);

@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(kFlatThreads) image_normalize_kernel(
 
 void run(const graph::OpCall& call) {
   by_type(call.output_dtype(graph::ImageNormalizeOut::kY), [&]<typename T>() {
-    const auto op = graph::ImageNormalize<T>::of(call);
+    const graph::ImageNormalize<T> op{call};
     const int64_t elements = op.pixels * op.channels, n = op.images * elements;
     const Images images{op.x, static_cast<uint32_t>(n), static_cast<uint32_t>(elements)};
     Factors factors{};

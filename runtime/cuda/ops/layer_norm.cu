@@ -118,7 +118,7 @@ __global__ void __launch_bounds__(Threads)
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LayerNormIn::kX), [&]<typename T>() {
-    const auto op = graph::LayerNormForward<T>::of(call);
+    const graph::LayerNormForward<T> op{call};
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
@@ -129,7 +129,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LayerNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::LayerNormBackward<T>::of(call);
+    const graph::LayerNormBackward<T> op{call};
     const Stream stream = stream_of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum});

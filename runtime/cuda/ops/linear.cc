@@ -49,7 +49,7 @@ bool gelu_is_fused(const graph::OpCall& call) {
 // ---- Forward ----
 
 Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   const DType dtype = call.input_dtype(graph::LinearIn::kX);
   return {.m = op.shape.rows,
           .n = op.shape.outputs,
@@ -64,13 +64,13 @@ Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
 
 // Whether bias and activation fit in the epilogue. cuBLASLt has activations only after a bias.
 bool has_activation_epilogue(const graph::OpCall& op) {
-  const Activation activation = Forward::of(op).activation;
+  const Activation activation = Forward{op}.activation;
   return op.has_input(graph::LinearIn::kBias) &&
          (activation == Activation::kRelu || activation == Activation::kGeluTanh);
 }
 
 Product activated_product(const graph::OpCall& call) {
-  if (Forward::of(call).activation == Activation::kRelu)
+  if (Forward{call}.activation == Activation::kRelu)
     return product_of_forward(call, Epilogue::kBiasRelu);
   return product_of_forward(
       call,
@@ -78,12 +78,12 @@ Product activated_product(const graph::OpCall& call) {
 }
 
 bool activation_is_fused(const graph::OpCall& call) {
-  const bool gelu = Forward::of(call).activation == Activation::kGeluTanh;
+  const bool gelu = Forward{call}.activation == Activation::kGeluTanh;
   return (!gelu || gelu_is_fused(call)) && has_algorithm(call, activated_product(call));
 }
 
 void run_activated(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   multiply(call,
            activated_product(call),
            {.a = op.x, .b = op.weight, .out = op.y, .bias = op.bias, .saved = op.pre});
@@ -97,7 +97,7 @@ Product biased_product(const graph::OpCall& call) {
 
 template <Multiply kMultiply>
 void run_forward(const graph::OpCall& call) {
-  const auto op = Forward::of(call);
+  const Forward op{call};
   std::byte* const sums = op.pre != nullptr ? op.pre : op.y;  // input of the activation
   kMultiply(call, biased_product(call), {.a = op.x, .b = op.weight, .out = sums, .bias = op.bias});
   if (op.activation == Activation::kNone) return;
@@ -114,7 +114,7 @@ void run_forward(const graph::OpCall& call) {
 // ---- Backward: d_x = d_y weight, times the derivative of the activation before ----
 
 Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   const DType dtype = call.input_dtype(graph::LinearBackwardIn::kDY);
   return {.m = op.shape.rows,
           .n = op.shape.inputs,
@@ -129,7 +129,7 @@ Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
 constexpr Half kInputWithGelu = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           multiply(call,
                    product_of_input(call, Epilogue::kGeluGradient),
                    {.a = op.d_y,
@@ -140,7 +140,7 @@ constexpr Half kInputWithGelu = {
     .supports =
         [](const graph::OpCall& op) {
           return op.has_output(graph::LinearBackwardOut::kDX) &&
-                 Backward::of(op).input_activation == Activation::kGeluTanh;
+                 Backward{op}.input_activation == Activation::kGeluTanh;
         },
     .available =
         [](const graph::OpCall& call) {
@@ -150,7 +150,7 @@ constexpr Half kInputWithGelu = {
 
 template <Multiply kMultiply>
 void run_input(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   if (op.d_x == nullptr) return;
   kMultiply(
       call, product_of_input(call, Epilogue::kNone), {.a = op.d_y, .b = op.weight, .out = op.d_x});
@@ -175,7 +175,7 @@ constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
 // ---- Backward: d_weight = d_y^T x and d_bias ----
 
 Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   return {.m = op.shape.outputs,
           .n = op.shape.inputs,
           .k = op.shape.rows,
@@ -192,7 +192,7 @@ Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
 constexpr Half kWeightWithBias = {
     .run =
         [](const graph::OpCall& call) {
-          const auto op = Backward::of(call);
+          const Backward op{call};
           multiply(call,
                    product_of_weight(call, Epilogue::kBiasGradient),
                    {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
@@ -200,8 +200,7 @@ constexpr Half kWeightWithBias = {
     .supports =
         [](const graph::OpCall& op) {
           return op.has_output(graph::LinearBackwardOut::kDWeight) &&
-                 op.has_output(graph::LinearBackwardOut::kDBias) &&
-                 !Backward::of(op).accumulate_bias;
+                 op.has_output(graph::LinearBackwardOut::kDBias) && !Backward{op}.accumulate_bias;
         },
     .available =
         [](const graph::OpCall& call) {
@@ -210,7 +209,7 @@ constexpr Half kWeightWithBias = {
 
 template <Multiply kMultiply>
 void run_weight(const graph::OpCall& call) {
-  const auto op = Backward::of(call);
+  const Backward op{call};
   if (op.d_weight != nullptr)
     kMultiply(call,
               product_of_weight(call, Epilogue::kNone),

@@ -21,7 +21,7 @@ struct Products {
   Product logits, d_weight, d_x;
 };
 Products products_of(const graph::OpCall& call, int64_t chunk) {
-  const auto op = AnyType::of(call);
+  const AnyType op{call};
   const DType dtype = call.input_dtype(graph::LinearCrossEntropyIn::kX);
   const bool tf32 = context_of(call).tf32;
   const int64_t rows = op.rows_of(chunk), stride = op.attributes.stride;
@@ -66,7 +66,7 @@ bool has_algorithm(const graph::OpCall& call, const Product& product) {
 
 // Whether every chunk is aligned for cuBLASLt.
 bool supports_library(const graph::OpCall& call) {
-  const auto op = AnyType::of(call);
+  const AnyType op{call};
   const int64_t row =
       op.shape.inputs *
       static_cast<int64_t>(size_of(call.input_dtype(graph::LinearCrossEntropyIn::kX)));
@@ -76,7 +76,7 @@ bool supports_library(const graph::OpCall& call) {
 // Checks the first chunk, the second, which adds to the gradient, and the last, which may be
 // shorter.
 bool has_algorithms(const graph::OpCall& call) {
-  const int64_t last = AnyType::of(call).chunks() - 1;
+  const int64_t last = AnyType{call}.chunks() - 1;
   for (const int64_t chunk : {int64_t{0}, std::min<int64_t>(1, last), last}) {
     const Products products = products_of(call, chunk);
     if (!has_algorithm(call, products.logits)) return false;
@@ -95,7 +95,7 @@ void run(const graph::OpCall& call) {
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
   auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
   by_type(call.input_dtype(graph::LinearCrossEntropyIn::kX), [&]<typename T>() {
-    const auto op = graph::LinearCrossEntropy<T>::of(call);
+    const graph::LinearCrossEntropy<T> op{call};
     T* const logits = call.workspace<T>();
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
       const Products products = products_of(call, chunk);

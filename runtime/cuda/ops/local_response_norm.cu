@@ -129,7 +129,7 @@ Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stre
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LocalResponseNormIn::kX), [&]<typename T>() {
-    const auto op = graph::LocalResponseNormForward<T>::of(call);
+    const graph::LocalResponseNormForward<T> op{call};
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            forward_kernel<T>,
@@ -144,7 +144,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LocalResponseNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::LocalResponseNormBackward<T>::of(call);
+    const graph::LocalResponseNormBackward<T> op{call};
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            backward_kernel<T>,

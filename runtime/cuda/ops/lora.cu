@@ -120,7 +120,7 @@ bool has_algorithms(const graph::OpCall& call) {
 template <Multiply kMultiply>
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LoraAddIn::kY), [&]<typename T>() {
-    const auto op = graph::LoraAdd<T>::of(call);
+    const graph::LoraAdd<T> op{call};
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
@@ -137,7 +137,7 @@ void run(const graph::OpCall& call) {
 template <Multiply kMultiply>
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LoraAddIn::kDOut), [&]<typename T>() {
-    const auto op = graph::LoraAddBackward<T>::of(call);
+    const graph::LoraAddBackward<T> op{call};
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);

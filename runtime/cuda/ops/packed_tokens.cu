@@ -18,7 +18,7 @@ struct Part {
 };
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::PackedTokens::of(call);
+  const graph::PackedTokens op{call};
   for_each_flat<1>(op.rows * op.batch * op.time, false, Part{op}, stream_of(call));
 }
 

@@ -192,7 +192,7 @@ void start(const Arguments& of, Stream stream) {
 }
 
 void run(const graph::OpCall& call) {
-  const auto op = graph::PointwiseForward<float>::of(call);
+  const graph::PointwiseForward<float> op{call};
   if (op.n == 0) return;
   Arguments of{.code = *op.code,
                .loops = op.loops,

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kThreads)
 template <bool Squared>
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
-    const auto op = graph::PointwiseLoss<T>::of(call);
+    const graph::PointwiseLoss<T> op{call};
     auto* const results = call.workspace<RowLoss>();
     launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},
            op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>

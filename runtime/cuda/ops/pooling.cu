@@ -295,7 +295,7 @@ void check_size(const graph::PoolShape& s) {
 
 void run_max_pool(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const auto op = graph::PoolForward<T>::of(call);
+    const graph::PoolForward<T> op{call};
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.x, op.y}) &&
@@ -310,7 +310,7 @@ void run_max_pool(const graph::OpCall& call) {
 
 void run_max_pool_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::PoolBackward<T>::of(call);
+    const graph::PoolBackward<T> op{call};
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}) &&
@@ -325,7 +325,7 @@ void run_max_pool_backward(const graph::OpCall& call) {
 
 void run_avg_pool(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const auto op = graph::PoolForward<T>::of(call);
+    const graph::PoolForward<T> op{call};
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
                                     op.shape.channels,
@@ -337,7 +337,7 @@ void run_avg_pool(const graph::OpCall& call) {
 
 void run_avg_pool_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::PoolBackward<T>::of(call);
+    const graph::PoolBackward<T> op{call};
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
                                     op.shape.channels,
@@ -349,7 +349,7 @@ void run_avg_pool_backward(const graph::OpCall& call) {
 
 void run_global_avg_pool(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const auto op = graph::GlobalAvgPoolForward<T>::of(call);
+    const graph::GlobalAvgPoolForward<T> op{call};
     if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
       start_global_avg<T, kVectorWidth<T>>(
           op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
@@ -361,7 +361,7 @@ void run_global_avg_pool(const graph::OpCall& call) {
 
 void run_global_avg_pool_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::GlobalAvgPoolBackward<T>::of(call);
+    const graph::GlobalAvgPoolBackward<T> op{call};
     LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
     for_each_pixel<kVectorWidth<T>>(
         op.images * op.pixels,

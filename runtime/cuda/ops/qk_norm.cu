@@ -153,7 +153,7 @@ void copy_rest(const graph::QkNormRest<T>& rest, Stream stream) {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::QkNormIn::kX), [&]<typename T>() {
-    const auto op = graph::QkNormForward<T>::of(call);
+    const graph::QkNormForward<T> op{call};
     norm_heads(op.q, stream_of(call));
     norm_heads(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
@@ -162,7 +162,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::QkNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::QkNormBackward<T>::of(call);
+    const graph::QkNormBackward<T> op{call};
     norm_heads_backward(op.q, stream_of(call));
     norm_heads_backward(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));

@@ -220,7 +220,7 @@ void rearrange(const graph::View& view, const std::byte* x, std::byte* y, T fill
 }
 
 void run_forward(const graph::OpCall& call) {
-  const auto op = graph::RearrangeForward<std::byte>::of(call);
+  const graph::RearrangeForward<std::byte> op{call};
   const Stream stream = stream_of(call);
   const float fill = op.view.fill;
   switch (call.input_dtype(graph::RearrangeIn::kX)) {
@@ -235,7 +235,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_reshape(const graph::OpCall& call) {
-  const auto op = graph::Reshape<std::byte>::of(call);
+  const graph::Reshape<std::byte> op{call};
   if (op.x == op.y || op.n == 0) return;
   graph::View all;
   all.rank = 1;
@@ -375,8 +375,8 @@ void run_sums(const graph::RearrangeBackward<T, D>& backward, Stream stream) {
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::RearrangeBackwardIn::kDY), [&]<typename T>() {
     if (call.output_dtype(graph::RearrangeBackwardOut::kDX) == DType::kF32)
-      return run_sums(graph::RearrangeBackward<T, float>::of(call), stream_of(call));
-    run_sums(graph::RearrangeBackward<T, T>::of(call), stream_of(call));
+      return run_sums(graph::RearrangeBackward<T, float>{call}, stream_of(call));
+    run_sums(graph::RearrangeBackward<T, T>{call}, stream_of(call));
   });
 }
 

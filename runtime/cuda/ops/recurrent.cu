@@ -95,7 +95,7 @@ bool is_gru(const graph::RecurrentShape& s) { return s.attributes.cell == graph:
 
 template <typename T, Multiply kMultiply>
 void run_forward_as(const graph::OpCall& call) {
-  const auto op = graph::RecurrentForward<T>::of(call);
+  const graph::RecurrentForward<T> op{call};
   const graph::RecurrentShape& s = op.shape;
   const Stream stream = stream_of(call);
   const int64_t rows_of_direction = s.times * s.batch, columns = s.slot_columns();
@@ -228,7 +228,7 @@ void add_state_weight_gradient(const graph::OpCall& call,
 
 template <typename T, Multiply kMultiply>
 void run_backward_as(const graph::OpCall& call) {
-  const auto op = graph::RecurrentBackward<T>::of(call);
+  const graph::RecurrentBackward<T> op{call};
   const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace<T> work(
       RecurrentWorkspace::of(s, call.input_dtype(graph::RecurrentBackwardIn::kX)), op.workspace);
@@ -283,9 +283,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 graph::RecurrentShape shape_of(const graph::OpCall& call) {
-  return call.kind() == graph::OpKind::kRecurrent
-             ? graph::RecurrentForward<std::byte>::of(call).shape
-             : graph::RecurrentBackward<std::byte>::of(call).shape;
+  return call.kind() == graph::OpKind::kRecurrent ? graph::RecurrentForward<std::byte>{call}.shape
+                                                  : graph::RecurrentBackward<std::byte>{call}.shape;
 }
 
 // Every array of a step begins after full rows of H elements.

@@ -168,7 +168,7 @@ void reduce(const graph::ReduceForward<T>& op, Stream stream) {
 
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::ReduceIn::kX), [&]<typename T>() {
-    const auto op = graph::ReduceForward<T>::of(call);
+    const graph::ReduceForward<T> op{call};
     if (op.wide) {
       reduce<T, float>(op, stream_of(call));
     } else {

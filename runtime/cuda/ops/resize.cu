@@ -65,7 +65,7 @@ struct Backward {
 template <template <typename> typename Kernel>
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::ResizeIn::kX), [&]<typename T>() {
-    const auto op = graph::ResizeCall<T>::of(call);
+    const graph::ResizeCall<T> op{call};
     for_each_pixel<kVectorWidth<T>>(call.output_shape(graph::ResizeOut::kY).rows(),
                                     op.channels,
                                     is_vectorizable<T>(op.channels, {op.from, op.to}),

@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(Threads)
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::RmsNormIn::kX), [&]<typename T>() {
-    const auto op = graph::RmsNormForward<T>::of(call);
+    const graph::RmsNormForward<T> op{call};
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
       return forward_kernel<T, N, Held, RowThreads>;
@@ -110,7 +110,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::RmsNormBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::RmsNormBackward<T>::of(call);
+    const graph::RmsNormBackward<T> op{call};
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
     const int64_t blocks =

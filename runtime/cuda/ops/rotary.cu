@@ -131,7 +131,7 @@ struct Rotate {
 void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
   by_type(call.input_dtype(graph::RotaryIn::kX), [&]<typename T>() {
-    const auto op = graph::Rotation<T>::of(call);
+    const graph::Rotation<T> op{call};
     const graph::RotaryAttributes& attributes = op.attributes;
     const int64_t pairs = op.pairs(), rotated = attributes.rotated_heads * pairs;
     for_each_flat<1>(pairs, false, Frequencies{attributes, op.time, op.frequencies}, stream);

@@ -114,7 +114,7 @@ void start(const Op& op, bool vectors, Stream stream, F kernel) {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::SoftmaxIn::kX), [&]<typename T>() {
-    const auto op = graph::SoftmaxForward<T>::of(call);
+    const graph::SoftmaxForward<T> op{call};
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.x, op.y}),
              stream_of(call),
@@ -124,7 +124,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::SoftmaxBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::SoftmaxBackward<T>::of(call);
+    const graph::SoftmaxBackward<T> op{call};
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.d_y, op.y, op.d_x}),
              stream_of(call),

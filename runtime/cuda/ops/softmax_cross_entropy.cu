@@ -253,7 +253,7 @@ void copy_weights(const float* weights, int64_t classes, float* to, Stream strea
 
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
-    auto op = graph::SoftmaxCrossEntropy<T>::of(call);
+    graph::SoftmaxCrossEntropy<T> op{call};
     if (op.weights != nullptr) {
       auto* const weights = reinterpret_cast<float*>(call.workspace<RowLoss>() + op.rows);
       copy_weights(op.weights, op.classes, weights, stream_of(call));

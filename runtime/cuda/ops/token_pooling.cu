@@ -48,7 +48,7 @@ struct Backward {
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::TokenPoolingIn::kX), [&]<typename T>() {
-    const auto op = graph::TokenPoolingForward<T>::of(call);
+    const graph::TokenPoolingForward<T> op{call};
     const bool vectors = is_vectorizable<T>(op.width, {op.x, op.y});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Forward<T>{op}, stream_of(call));
   });
@@ -56,7 +56,7 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::TokenPoolingBackwardIn::kDY), [&]<typename T>() {
-    const auto op = graph::TokenPoolingBackward<T>::of(call);
+    const graph::TokenPoolingBackward<T> op{call};
     const bool vectors = is_vectorizable<T>(op.width, {op.d_y, op.d_x});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Backward<T>{op}, stream_of(call));
   });

@@ -16,7 +16,7 @@ struct AddTerms {
 };
 
 void run(const graph::OpCall& call) {
-  for_each_flat<1>(1, false, AddTerms{graph::TotalLoss::of(call)}, stream_of(call));
+  for_each_flat<1>(1, false, AddTerms{graph::TotalLoss{call}}, stream_of(call));
 }
 
 constexpr exec::Implementation kRows[] = {{graph::OpKind::kTotalLoss, "native", run}};

@@ -12,8 +12,8 @@
 namespace lockstep::cuda {
 
 inline graph::AttentionShape attention_shape(const graph::OpCall& op) {
-  return op.kind() == graph::OpKind::kAttention ? graph::AttentionForward<std::byte>::of(op).shape
-                                                : graph::AttentionBackward<std::byte>::of(op).shape;
+  return op.kind() == graph::OpKind::kAttention ? graph::AttentionForward<std::byte>{op}.shape
+                                                : graph::AttentionBackward<std::byte>{op}.shape;
 }
 
 inline constexpr int64_t kMaxHeadSize = 256;
@@ -84,7 +84,7 @@ inline size_t attention_backward_workspace(const graph::OpCall& op) {
 }
 
 inline bool cached_attention_supports(const graph::OpCall& call) {
-  const auto op = graph::CachedAttention<float>::of(call);
+  const graph::CachedAttention<float> op{call};
   return op.head_size <= kMaxHeadSize && op.batch * op.tokens <= kMaxBlocksAcross;
 }
 

@@ -62,11 +62,10 @@ inline size_t conv2d_workspace_bytes(const graph::Conv2dShape& shape) {
 
 inline graph::Conv2dShape conv2d_shape(const graph::OpCall& op) {
   switch (op.kind()) {
-    case graph::OpKind::kConv2d: return graph::Conv2dForward<std::byte>::of(op).shape;
-    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<std::byte>::of(op).shape;
-    case graph::OpKind::kConvTranspose2d:
-      return graph::ConvTranspose2dForward<std::byte>::of(op).shape;
-    default: return graph::ConvTranspose2dBackward<std::byte>::of(op).shape;
+    case graph::OpKind::kConv2d: return graph::Conv2dForward<std::byte>{op}.shape;
+    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<std::byte>{op}.shape;
+    case graph::OpKind::kConvTranspose2d: return graph::ConvTranspose2dForward<std::byte>{op}.shape;
+    default: return graph::ConvTranspose2dBackward<std::byte>{op}.shape;
   }
 }
 
@@ -91,7 +90,7 @@ inline CudnnConv2dKey cudnn_conv2d_key(const graph::OpCall& op, Conv2dPass pass,
 inline CudnnConv2dKey cudnn_conv2d_epilogue_key(const graph::OpCall& op, bool tf32) {
   CudnnConv2dKey key = cudnn_conv2d_key(op, Conv2dPass::kForward, tf32);
   key.bias = op.has_input(graph::Conv2dIn::kBias);
-  key.relu = graph::Conv2dForward<std::byte>::of(op).activation == Activation::kRelu;
+  key.relu = graph::Conv2dForward<std::byte>{op}.activation == Activation::kRelu;
   return key;
 }
 // Stores the gradient of w directly as floats; for float images, it is float anyway.

@@ -31,7 +31,7 @@ struct EmbeddingWorkspace {
 };
 
 inline size_t embedding_backward_workspace(const graph::OpCall& call) {
-  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<float>::of(call).sizes;
+  const graph::EmbeddingSizes sizes = graph::EmbeddingBackward<float>{call}.sizes;
   const EmbeddingWorkspace parts(sizes);
   const size_t sums =
       blocks_for(parts.count, kTokenTile) * 2 * static_cast<size_t>(sizes.channels) * sizeof(float);
@@ -46,7 +46,7 @@ inline size_t gather_array_bytes(int64_t count) {
   return aligned_bytes(static_cast<size_t>(count) * sizeof(int32_t));
 }
 inline size_t gather_backward_workspace(const graph::OpCall& call) {
-  const int64_t count = graph::GatherBackward<float>::of(call).sizes.count;
+  const int64_t count = graph::GatherBackward<float>{call}.sizes.count;
   return count == 0 ? 0 : 3 * gather_array_bytes(count) + sort_tokens_workspace_bytes(count);
 }
 
@@ -78,7 +78,7 @@ struct SumParts {
   }
 };
 inline size_t rearrange_backward_workspace(const graph::OpCall& call) {
-  const auto op = graph::RearrangeBackward<std::byte, std::byte>::of(call);
+  const graph::RearrangeBackward<std::byte, std::byte> op{call};
   const int64_t outputs = op.view.elements();
   const SumParts parts = SumParts::of(op.terms.count(), outputs);
   return parts.count <= 1 ? 0 : static_cast<size_t>(parts.count * outputs) * sizeof(float);
@@ -100,7 +100,7 @@ struct ReduceParts {
   }
 };
 inline size_t reduce_workspace(const graph::OpCall& call) {
-  const auto op = graph::ReduceForward<float>::of(call);
+  const graph::ReduceForward<float> op{call};
   const int64_t parts = ReduceParts::of(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
@@ -108,7 +108,7 @@ inline size_t reduce_workspace(const graph::OpCall& call) {
 // ---- Rotations ----
 
 inline size_t rotary_workspace(const graph::OpCall& call) {
-  return graph::Rotation<float>::of(call).workspace_bytes();
+  return graph::Rotation<float>{call}.workspace_bytes();
 }
 // Columns are numbered in 32 bits.
 inline bool rotary_supports(const graph::OpCall& call) {
@@ -121,7 +121,7 @@ inline constexpr int64_t kMaxImageChannels = 64;
 
 inline bool image_normalize_supports(const graph::OpCall& call) {
   constexpr int64_t kMaxNumbered = (int64_t{1} << 31) - 1;  // elements, in 32 bits
-  const auto op = graph::ImageNormalize<float>::of(call);
+  const graph::ImageNormalize<float> op{call};
   return op.channels <= kMaxImageChannels && op.images * op.pixels * op.channels <= kMaxNumbered;
 }
 

@@ -25,11 +25,11 @@ inline size_t loss_workspace_bytes(int64_t rows) {
 }
 
 inline size_t pointwise_loss_workspace(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::PointwiseLoss<float>::of(call).rows);
+  return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
 }
 
 inline size_t softmax_cross_entropy_workspace(const graph::OpCall& call) {
-  const auto op = graph::SoftmaxCrossEntropy<float>::of(call);
+  const graph::SoftmaxCrossEntropy<float> op{call};
   const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
   return loss_workspace_bytes(op.rows) + classes * sizeof(float);
 }
@@ -40,7 +40,7 @@ struct LinearCrossEntropyWorkspace {
   size_t logits, losses, sums;  // bytes
 
   static LinearCrossEntropyWorkspace of(const graph::OpCall& call) {
-    const auto op = graph::LinearCrossEntropy<std::byte>::of(call);
+    const graph::LinearCrossEntropy<std::byte> op{call};
     const auto elements = static_cast<size_t>(op.chunk_rows() * op.attributes.stride);
     const int64_t classes = op.shape.outputs;
     const size_t sums = std::max(column_sum_workspace_bytes(op.chunk_rows(), classes),

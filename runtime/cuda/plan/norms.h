@@ -15,12 +15,12 @@ namespace lockstep::cuda {
 // ---- Rows ----
 
 inline size_t layer_norm_backward_workspace(const graph::OpCall& call) {
-  const auto op = graph::LayerNormBackward<float>::of(call);
+  const graph::LayerNormBackward<float> op{call};
   return 2 * row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
 inline size_t rms_norm_backward_workspace(const graph::OpCall& call) {
-  const auto op = graph::RmsNormBackward<float>::of(call);
+  const graph::RmsNormBackward<float> op{call};
   return row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
@@ -35,8 +35,8 @@ inline bool qk_norm_supports(const graph::OpCall& op) {
     const int64_t size = norm.q.columns;
     return size <= kMaxNormedHeadSize && norm.rest.tokens * norm.rest.width / size < kMaxHeads;
   };
-  return op.kind() == graph::OpKind::kQkNorm ? fits(graph::QkNormForward<float>::of(op))
-                                             : fits(graph::QkNormBackward<float>::of(op));
+  return op.kind() == graph::OpKind::kQkNorm ? fits(graph::QkNormForward<float>{op})
+                                             : fits(graph::QkNormBackward<float>{op});
 }
 
 // Heads per warp in the backward pass.
@@ -47,7 +47,7 @@ inline int64_t heads_per_warp(int64_t heads) {
 inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
 
 inline size_t qk_norm_backward_workspace(const graph::OpCall& call) {
-  const auto op = graph::QkNormBackward<float>::of(call);
+  const graph::QkNormBackward<float> op{call};
   const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
   return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
 }
@@ -70,7 +70,7 @@ size_t batch_norm_workspace(const graph::OpCall& call) {
 }
 
 inline size_t batch_norm_input_gradient_workspace(const graph::OpCall& call) {
-  const auto in = graph::BatchNormGradientInputs<float>::of(call);
+  const graph::BatchNormGradientInputs<float> in{call};
   return 2 * static_cast<size_t>(in.channels) * sizeof(float);
 }
 
@@ -84,8 +84,8 @@ inline RowTiles group_norm_tiles(const graph::GroupNormShape& s, int n) {
 // The tiles of all samples are numbered in a grid's first dimension.
 inline bool group_norm_supports(const graph::OpCall& op) {
   const graph::GroupNormShape s = op.kind() == graph::OpKind::kGroupNorm
-                                      ? graph::GroupNormForward<float>::of(op).shape
-                                      : graph::GroupNormBackward<float>::of(op).shape;
+                                      ? graph::GroupNormForward<float>{op}.shape
+                                      : graph::GroupNormBackward<float>{op}.shape;
   return s.samples * max_row_blocks([&](int n) { return group_norm_tiles(s, n); }) <=
          kMaxBlocksAcross;
 }
@@ -96,11 +96,11 @@ inline size_t group_norm_tile_sums(const graph::GroupNormShape& s) {
 }
 
 inline size_t group_norm_workspace(const graph::OpCall& call) {
-  return group_norm_tile_sums(graph::GroupNormForward<float>::of(call).shape) * sizeof(float);
+  return group_norm_tile_sums(graph::GroupNormForward<float>{call}.shape) * sizeof(float);
 }
 
 inline size_t group_norm_backward_workspace(const graph::OpCall& call) {
-  const graph::GroupNormShape s = graph::GroupNormBackward<float>::of(call).shape;
+  const graph::GroupNormShape s = graph::GroupNormBackward<float>{call}.shape;
   return (group_norm_tile_sums(s) + static_cast<size_t>(2 * s.samples * (s.channels + s.groups))) *
          sizeof(float);
 }

@@ -11,7 +11,7 @@ namespace lockstep::cuda {
 
 // The workspace of the gradient of the bias.
 inline size_t linear_backward_workspace(const graph::OpCall& op) {
-  const graph::LinearShape shape = graph::LinearBackward<std::byte>::of(op).shape;
+  const graph::LinearShape shape = graph::LinearBackward<std::byte>{op}.shape;
   return op.has_output(graph::LinearBackwardOut::kDBias)
              ? column_sum_workspace_bytes(shape.rows, shape.outputs)
              : 0;
@@ -31,7 +31,7 @@ inline size_t lora_workspace(const graph::OpCall& call) {
 // Whether several terms are added to 16-bit results. Each addition would round, so they are added
 // in floats first.
 inline bool adds_in_floats(const graph::OpCall& call) {
-  return graph::BatchedMatmul<std::byte>::of(call).sizes.sums.count() > 1 &&
+  return graph::BatchedMatmul<std::byte>{call}.sizes.sums.count() > 1 &&
          call.output_dtype(graph::BatchedMatmulOut::kY) != DType::kF32;
 }
 inline size_t batched_matmul_workspace(const graph::OpCall& call) {
@@ -58,7 +58,7 @@ struct RecurrentWorkspace {
 };
 
 inline size_t recurrent_backward_workspace(const graph::OpCall& call) {
-  const auto parts = RecurrentWorkspace::of(graph::RecurrentBackward<std::byte>::of(call).shape,
+  const auto parts = RecurrentWorkspace::of(graph::RecurrentBackward<std::byte>{call}.shape,
                                             call.input_dtype(graph::RecurrentBackwardIn::kX));
   return parts.gates + parts.floats + parts.sums;
 }

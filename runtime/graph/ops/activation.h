@@ -34,34 +34,22 @@ TensorId activation(GraphBuilder& builder,
 
 template <typename T>
 struct ActivationForward {
-  Activation activation;
-  int64_t n;
-  const T* x;  // (n)
-  T* y;        // (n). May be x
-
-  static ActivationForward of(const OpCall& op) {
-    return {.activation = op.attributes<ActivationAttributes>().activation,
-            .n = op.input_shape(ActivationIn::kX).elements(),
-            .x = op.input<T>(ActivationIn::kX),
-            .y = op.output<T>(ActivationOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  Activation activation = call.attributes<ActivationAttributes>().activation;
+  int64_t n = call.input_shape(ActivationIn::kX).elements();
+  const T* x = call.input<T>(ActivationIn::kX);  // (n)
+  T* y = call.output<T>(ActivationOut::kY);      // (n). May be x
 };
 
 template <typename T>
 struct ActivationBackward {
-  Activation activation;
-  int64_t n;
-  const T* d_y;    // (n)
-  const T* saved;  // (n) x if saves_pre_activation(activation), else y
-  T* d_x;          // (n). May be d_y
-
-  static ActivationBackward of(const OpCall& op) {
-    return {.activation = op.attributes<ActivationAttributes>().activation,
-            .n = op.input_shape(ActivationBackwardIn::kDY).elements(),
-            .d_y = op.input<T>(ActivationBackwardIn::kDY),
-            .saved = op.input<T>(ActivationBackwardIn::kSaved),
-            .d_x = op.output<T>(ActivationBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  Activation activation = call.attributes<ActivationAttributes>().activation;
+  int64_t n = call.input_shape(ActivationBackwardIn::kDY).elements();
+  const T* d_y = call.input<T>(ActivationBackwardIn::kDY);  // (n)
+  // (n) x if saves_pre_activation(activation), else y
+  const T* saved = call.input<T>(ActivationBackwardIn::kSaved);
+  T* d_x = call.output<T>(ActivationBackwardOut::kDX);  // (n). May be d_y
 };
 
 }  // namespace lockstep::graph

@@ -22,16 +22,10 @@ TensorId add(GraphBuilder& builder, const std::string& name, TensorId a, TensorI
 
 template <typename T>
 struct Add {
-  int64_t n;
-  const T *a, *b;  // (n)
-  T* y;            // (n). May be a or b
-
-  static Add of(const OpCall& op) {
-    return {.n = op.input_shape(AddIn::kA).elements(),
-            .a = op.input<T>(AddIn::kA),
-            .b = op.input<T>(AddIn::kB),
-            .y = op.output<T>(AddOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t n = call.input_shape(AddIn::kA).elements();
+  const T *a = call.input<T>(AddIn::kA), *b = call.input<T>(AddIn::kB);  // (n)
+  T* y = call.output<T>(AddOut::kY);                                     // (n). May be a or b
 };
 
 }  // namespace lockstep::graph

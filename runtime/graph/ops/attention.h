@@ -126,50 +126,34 @@ struct AttentionDropout {
 
 template <typename T>
 struct AttentionForward {
-  AttentionShape shape;
-  AttentionDropout dropout;
-  const T* qkv;              // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
-  const int32_t* documents;  // (B, T), negative: padding; or null
-  T* y;                      // (B, T, H D)
-  Wide<T>* log_sum_exp;      // (B, H, T) the logarithm of the softmax's denominator
-  std::byte* workspace;      // as the implementation needs
-
-  static AttentionForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<AttentionAttributes>();
-    return {.shape = AttentionShape::of(op.input_shape(AttentionIn::kQkv), attributes),
-            .dropout = AttentionDropout::of(attributes),
-            .qkv = op.input<T>(AttentionIn::kQkv),
-            .documents = op.input<int32_t>(AttentionIn::kDocuments),
-            .y = op.output<T>(AttentionOut::kY),
-            .log_sum_exp = op.output<Wide<T>>(AttentionOut::kLogSumExp),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  AttentionShape shape = AttentionShape::of(call.input_shape(AttentionIn::kQkv),
+                                            call.attributes<AttentionAttributes>());
+  AttentionDropout dropout = AttentionDropout::of(call.attributes<AttentionAttributes>());
+  // (B, T, P): q (H, D), k (K, D) and v (K, D) after each other
+  const T* qkv = call.input<T>(AttentionIn::kQkv);
+  // (B, T), negative: padding; or null
+  const int32_t* documents = call.input<int32_t>(AttentionIn::kDocuments);
+  T* y = call.output<T>(AttentionOut::kY);  // (B, T, H D)
+  // (B, H, T) the logarithm of the softmax's denominator
+  Wide<T>* log_sum_exp = call.output<Wide<T>>(AttentionOut::kLogSumExp);
+  std::byte* workspace = call.workspace();  // as the implementation needs
 };
 
 template <typename T>
 struct AttentionBackward {
-  AttentionShape shape;
-  AttentionDropout dropout;
-  const T* d_y;                // (B, T, H D)
-  const T* qkv;                // (B, T, P)
-  const T* y;                  // (B, T, H D)
-  const Wide<T>* log_sum_exp;  // (B, H, T)
-  const int32_t* documents;    // (B, T), negative: padding; or null
-  T* d_qkv;                    // (B, T, P)
-  std::byte* workspace;        // as the implementation needs
-
-  static AttentionBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<AttentionAttributes>();
-    return {.shape = AttentionShape::of(op.input_shape(AttentionBackwardIn::kQkv), attributes),
-            .dropout = AttentionDropout::of(attributes),
-            .d_y = op.input<T>(AttentionBackwardIn::kDY),
-            .qkv = op.input<T>(AttentionBackwardIn::kQkv),
-            .y = op.input<T>(AttentionBackwardIn::kY),
-            .log_sum_exp = op.input<Wide<T>>(AttentionBackwardIn::kLogSumExp),
-            .documents = op.input<int32_t>(AttentionBackwardIn::kDocuments),
-            .d_qkv = op.output<T>(AttentionBackwardOut::kDQkv),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  AttentionShape shape = AttentionShape::of(call.input_shape(AttentionBackwardIn::kQkv),
+                                            call.attributes<AttentionAttributes>());
+  AttentionDropout dropout = AttentionDropout::of(call.attributes<AttentionAttributes>());
+  const T* d_y = call.input<T>(AttentionBackwardIn::kDY);                             // (B, T, H D)
+  const T* qkv = call.input<T>(AttentionBackwardIn::kQkv);                            // (B, T, P)
+  const T* y = call.input<T>(AttentionBackwardIn::kY);                                // (B, T, H D)
+  const Wide<T>* log_sum_exp = call.input<Wide<T>>(AttentionBackwardIn::kLogSumExp);  // (B, H, T)
+  // (B, T), negative: padding; or null
+  const int32_t* documents = call.input<int32_t>(AttentionBackwardIn::kDocuments);
+  T* d_qkv = call.output<T>(AttentionBackwardOut::kDQkv);  // (B, T, P)
+  std::byte* workspace = call.workspace();                 // as the implementation needs
 };
 
 }  // namespace lockstep::graph

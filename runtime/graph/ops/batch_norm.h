@@ -95,178 +95,117 @@ TensorId batch_norm(GraphBuilder& builder,
 
 template <typename T>
 struct BatchNormForward {
-  int64_t rows, channels;
-  int64_t lanes;  // of lane_statistics; 0 if there are none
-  float epsilon;
-  bool relu;
-  const T* x;                      // (rows, channels)
-  const T* delta;                  // (rows, channels) or null
-  const T* gamma;                  // (channels)
-  const T* beta;                   // (channels)
-  const T* running_mean;           // (channels)
-  const T* running_variance;       // (channels)
-  const Wide<T>* lane_statistics;  // (lanes, 2, channels) or null
-  T* y;                            // (rows, channels). May be x or delta
-  Wide<T>* mean;                   // (channels); null outside training
-  Wide<T>* variance;               // (channels); null outside training
-  Wide<T>* workspace;              // as the implementation needs
-
-  static BatchNormForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<BatchNormAttributes>();
-    return {.rows = op.input_shape(BatchNormIn::kX).rows(),
-            .channels = op.input_shape(BatchNormIn::kX).columns(),
-            .lanes = op.has_input(BatchNormIn::kLaneStatistics)
-                         ? op.input_shape(BatchNormIn::kLaneStatistics)[0]
-                         : 0,
-            .epsilon = attributes.epsilon,
-            .relu = attributes.activation == Activation::kRelu,
-            .x = op.input<T>(BatchNormIn::kX),
-            .delta = op.input<T>(BatchNormIn::kDelta),
-            .gamma = op.input<T>(BatchNormIn::kGamma),
-            .beta = op.input<T>(BatchNormIn::kBeta),
-            .running_mean = op.input<T>(BatchNormIn::kRunningMean),
-            .running_variance = op.input<T>(BatchNormIn::kRunningVariance),
-            .lane_statistics = op.input<Wide<T>>(BatchNormIn::kLaneStatistics),
-            .y = op.output<T>(BatchNormOut::kY),
-            .mean = op.output<Wide<T>>(BatchNormOut::kMean),
-            .variance = op.output<Wide<T>>(BatchNormOut::kVariance),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(BatchNormIn::kX).rows();
+  int64_t channels = call.input_shape(BatchNormIn::kX).columns();
+  // of lane_statistics; 0 if there are none
+  int64_t lanes = call.has_input(BatchNormIn::kLaneStatistics)
+                      ? call.input_shape(BatchNormIn::kLaneStatistics)[0]
+                      : 0;
+  float epsilon = call.attributes<BatchNormAttributes>().epsilon;
+  bool relu = call.attributes<BatchNormAttributes>().activation == Activation::kRelu;
+  const T* x = call.input<T>(BatchNormIn::kX);                       // (rows, channels)
+  const T* delta = call.input<T>(BatchNormIn::kDelta);               // (rows, channels) or null
+  const T* gamma = call.input<T>(BatchNormIn::kGamma);               // (channels)
+  const T* beta = call.input<T>(BatchNormIn::kBeta);                 // (channels)
+  const T* running_mean = call.input<T>(BatchNormIn::kRunningMean);  // (channels)
+  const T* running_variance = call.input<T>(BatchNormIn::kRunningVariance);  // (channels)
+  // (lanes, 2, channels) or null
+  const Wide<T>* lane_statistics = call.input<Wide<T>>(BatchNormIn::kLaneStatistics);
+  T* y = call.output<T>(BatchNormOut::kY);                    // (rows, channels). May be x or delta
+  Wide<T>* mean = call.output<Wide<T>>(BatchNormOut::kMean);  // (channels); null outside training
+  // (channels); null outside training
+  Wide<T>* variance = call.output<Wide<T>>(BatchNormOut::kVariance);
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 // The common inputs of the backward ops.
 template <typename T>
 struct BatchNormGradientInputs {
-  int64_t rows, channels;
-  float epsilon;
-  bool relu;
-  const T* d_y;             // (rows, channels)
-  const T* y;               // (rows, channels); null: x determines what the activation passed
-  const T* x;               // (rows, channels)
-  const T* gamma;           // (channels)
-  const T* beta;            // (channels)
-  const Wide<T>* mean;      // (channels)
-  const Wide<T>* variance;  // (channels)
-
-  static BatchNormGradientInputs of(const OpCall& op) {
-    const auto& attributes = op.attributes<BatchNormAttributes>();
-    return {.rows = op.input_shape(BatchNormBackwardIn::kX).rows(),
-            .channels = op.input_shape(BatchNormBackwardIn::kX).columns(),
-            .epsilon = attributes.epsilon,
-            .relu = attributes.activation == Activation::kRelu,
-            .d_y = op.input<T>(BatchNormBackwardIn::kDY),
-            .y = op.input<T>(BatchNormBackwardIn::kY),
-            .x = op.input<T>(BatchNormBackwardIn::kX),
-            .gamma = op.input<T>(BatchNormBackwardIn::kGamma),
-            .beta = op.input<T>(BatchNormBackwardIn::kBeta),
-            .mean = op.input<Wide<T>>(BatchNormBackwardIn::kMean),
-            .variance = op.input<Wide<T>>(BatchNormBackwardIn::kVariance)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(BatchNormBackwardIn::kX).rows();
+  int64_t channels = call.input_shape(BatchNormBackwardIn::kX).columns();
+  float epsilon = call.attributes<BatchNormAttributes>().epsilon;
+  bool relu = call.attributes<BatchNormAttributes>().activation == Activation::kRelu;
+  const T* d_y = call.input<T>(BatchNormBackwardIn::kDY);  // (rows, channels)
+  // (rows, channels); null: x determines what the activation passed
+  const T* y = call.input<T>(BatchNormBackwardIn::kY);
+  const T* x = call.input<T>(BatchNormBackwardIn::kX);                    // (rows, channels)
+  const T* gamma = call.input<T>(BatchNormBackwardIn::kGamma);            // (channels)
+  const T* beta = call.input<T>(BatchNormBackwardIn::kBeta);              // (channels)
+  const Wide<T>* mean = call.input<Wide<T>>(BatchNormBackwardIn::kMean);  // (channels)
+  const Wide<T>* variance = call.input<Wide<T>>(BatchNormBackwardIn::kVariance);  // (channels)
 };
 
 // The parameter gradients that batch_norm_backward and batch_norm_sums write. (channels) each.
 template <typename T>
 struct BatchNormParameterGradients {
-  Wide<T>* d_gamma;
-  Wide<T>* d_beta;
-  Wide<T>* d_running_mean;
-  Wide<T>* d_running_variance;
-
-  static BatchNormParameterGradients of(const OpCall& op) {
-    return {.d_gamma = op.output<Wide<T>>(BatchNormBackwardOut::kDGamma),
-            .d_beta = op.output<Wide<T>>(BatchNormBackwardOut::kDBeta),
-            .d_running_mean = op.output<Wide<T>>(BatchNormBackwardOut::kDRunningMean),
-            .d_running_variance = op.output<Wide<T>>(BatchNormBackwardOut::kDRunningVariance)};
-  }
+  const OpCall& call = OpCall::none();
+  Wide<T>* d_gamma = call.output<Wide<T>>(BatchNormBackwardOut::kDGamma);
+  Wide<T>* d_beta = call.output<Wide<T>>(BatchNormBackwardOut::kDBeta);
+  Wide<T>* d_running_mean = call.output<Wide<T>>(BatchNormBackwardOut::kDRunningMean);
+  Wide<T>* d_running_variance = call.output<Wide<T>>(BatchNormBackwardOut::kDRunningVariance);
 };
 
 template <typename T>
 struct BatchNormBackward {
-  BatchNormGradientInputs<T> in;
-  T* d_x;      // (rows, channels). May be x or d_y
-  T* d_delta;  // (rows, channels) or null. May be d_y or y
-  BatchNormParameterGradients<T> parameters;
-  Wide<T>* workspace;  // as the implementation needs
-
-  static BatchNormBackward of(const OpCall& op) {
-    return {.in = BatchNormGradientInputs<T>::of(op),
-            .d_x = op.output<T>(BatchNormBackwardOut::kDX),
-            .d_delta = op.output<T>(BatchNormBackwardOut::kDDelta),
-            .parameters = BatchNormParameterGradients<T>::of(op),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  BatchNormGradientInputs<T> in = {call};
+  T* d_x = call.output<T>(BatchNormBackwardOut::kDX);  // (rows, channels). May be x or d_y
+  // (rows, channels) or null. May be d_y or y
+  T* d_delta = call.output<T>(BatchNormBackwardOut::kDDelta);
+  BatchNormParameterGradients<T> parameters = {call};
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 template <typename T>
 struct BatchNormRunning {
-  int64_t channels, rows;
-  const Wide<T>* mean;      // (channels)
-  const Wide<T>* variance;  // (channels), biased
-  Wide<T>* d_running_mean;  // (channels)
+  const OpCall& call = OpCall::none();
+  int64_t channels = call.input_shape(BatchNormRunningIn::kMean).elements();
+  int64_t rows = call.attributes<BatchNormRunningAttributes>().rows;
+  const Wide<T>* mean = call.input<Wide<T>>(BatchNormRunningIn::kMean);  // (channels)
+  // (channels), biased
+  const Wide<T>* variance = call.input<Wide<T>>(BatchNormRunningIn::kVariance);
+  Wide<T>* d_running_mean = call.output<Wide<T>>(BatchNormRunningOut::kDRunningMean);  // (channels)
   // (channels): the unbiased variance; the biased one if there is one row
-  Wide<T>* d_running_variance;
-
-  static BatchNormRunning of(const OpCall& op) {
-    return {.channels = op.input_shape(BatchNormRunningIn::kMean).elements(),
-            .rows = op.attributes<BatchNormRunningAttributes>().rows,
-            .mean = op.input<Wide<T>>(BatchNormRunningIn::kMean),
-            .variance = op.input<Wide<T>>(BatchNormRunningIn::kVariance),
-            .d_running_mean = op.output<Wide<T>>(BatchNormRunningOut::kDRunningMean),
-            .d_running_variance = op.output<Wide<T>>(BatchNormRunningOut::kDRunningVariance)};
-  }
+  Wide<T>* d_running_variance = call.output<Wide<T>>(BatchNormRunningOut::kDRunningVariance);
 };
 
 template <typename T>
 struct BatchStatistics {
-  int64_t rows, channels;
-  const T* x;           // (rows, channels)
-  Wide<T>* statistics;  // (2, channels): mean, biased variance
-  Wide<T>* workspace;   // as the implementation needs
-
-  static BatchStatistics of(const OpCall& op) {
-    return {.rows = op.input_shape(BatchStatisticsIn::kX).rows(),
-            .channels = op.input_shape(BatchStatisticsIn::kX).columns(),
-            .x = op.input<T>(BatchStatisticsIn::kX),
-            .statistics = op.output<Wide<T>>(BatchStatisticsOut::kStatistics),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(BatchStatisticsIn::kX).rows();
+  int64_t channels = call.input_shape(BatchStatisticsIn::kX).columns();
+  const T* x = call.input<T>(BatchStatisticsIn::kX);  // (rows, channels)
+  // (2, channels): mean, biased variance
+  Wide<T>* statistics = call.output<Wide<T>>(BatchStatisticsOut::kStatistics);
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 template <typename T>
 struct BatchNormSums {
-  BatchNormGradientInputs<T> in;
-  int64_t lanes;  // all with the same number of rows; mean and variance are over all of them
-  Wide<T>* sums;  // (2, channels) over this lane's rows: of g, of g xhat
-  T* d_delta;     // (rows, channels) or null. May be d_y or y
-  BatchNormParameterGradients<T> parameters;
-  Wide<T>* workspace;  // as the implementation needs
-
-  static BatchNormSums of(const OpCall& op) {
-    return {.in = BatchNormGradientInputs<T>::of(op),
-            .lanes = op.attributes<BatchNormAttributes>().lanes,
-            .sums = op.output<Wide<T>>(BatchNormBackwardOut::kSums),
-            .d_delta = op.output<T>(BatchNormBackwardOut::kDDelta),
-            .parameters = BatchNormParameterGradients<T>::of(op),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  BatchNormGradientInputs<T> in = {call};
+  // all with the same number of rows; mean and variance are over all of them
+  int64_t lanes = call.attributes<BatchNormAttributes>().lanes;
+  // (2, channels) over this lane's rows: of g, of g xhat
+  Wide<T>* sums = call.output<Wide<T>>(BatchNormBackwardOut::kSums);
+  // (rows, channels) or null. May be d_y or y
+  T* d_delta = call.output<T>(BatchNormBackwardOut::kDDelta);
+  BatchNormParameterGradients<T> parameters = {call};
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 template <typename T>
 struct BatchNormInputGradient {
+  const OpCall& call = OpCall::none();
   // if there is a d_delta, it is d_y here, and relu and y are not set
-  BatchNormGradientInputs<T> in;
-  int64_t lanes;
-  const Wide<T>* all_sums;  // (lanes, 2, channels)
-  T* d_x;                   // (rows, channels). May be x or d_y
-  Wide<T>* workspace;       // as the implementation needs
-
-  static BatchNormInputGradient of(const OpCall& op) {
-    return {.in = BatchNormGradientInputs<T>::of(op),
-            .lanes = op.input_shape(BatchNormBackwardIn::kAllSums)[0],
-            .all_sums = op.input<Wide<T>>(BatchNormBackwardIn::kAllSums),
-            .d_x = op.output<T>(BatchNormBackwardOut::kDX),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  BatchNormGradientInputs<T> in = {call};
+  int64_t lanes = call.input_shape(BatchNormBackwardIn::kAllSums)[0];
+  // (lanes, 2, channels)
+  const Wide<T>* all_sums = call.input<Wide<T>>(BatchNormBackwardIn::kAllSums);
+  T* d_x = call.output<T>(BatchNormBackwardOut::kDX);  // (rows, channels). May be x or d_y
+  Wide<T>* workspace = call.workspace<Wide<T>>();      // as the implementation needs
 };
 
 }  // namespace lockstep::graph

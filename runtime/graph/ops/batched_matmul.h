@@ -84,25 +84,17 @@ struct BatchedProducts {
 
 template <typename T>
 struct BatchedMatmul {
-  BatchedProducts sizes;
-  float scale;
-  const T* a;  // (m, k), or (k, m) transposed, at sizes.products.place() + sizes.sums.place()
-  const T* b;  // (k, n), or (n, k) transposed
-  T* y;        // (m, n)
-  std::byte* workspace;  // as the implementation needs
-
-  static BatchedMatmul of(const OpCall& op) {
-    const auto& attributes = op.attributes<BatchedMatmulAttributes>();
-    return {.sizes = BatchedProducts::of(op.input_shape(BatchedMatmulIn::kA),
-                                         op.input_shape(BatchedMatmulIn::kB),
-                                         op.output_shape(BatchedMatmulOut::kY),
-                                         attributes),
-            .scale = attributes.scale,
-            .a = op.input<T>(BatchedMatmulIn::kA),
-            .b = op.input<T>(BatchedMatmulIn::kB),
-            .y = op.output<T>(BatchedMatmulOut::kY),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  BatchedProducts sizes = BatchedProducts::of(call.input_shape(BatchedMatmulIn::kA),
+                                              call.input_shape(BatchedMatmulIn::kB),
+                                              call.output_shape(BatchedMatmulOut::kY),
+                                              call.attributes<BatchedMatmulAttributes>());
+  float scale = call.attributes<BatchedMatmulAttributes>().scale;
+  // (m, k), or (k, m) transposed, at sizes.products.place() + sizes.sums.place()
+  const T* a = call.input<T>(BatchedMatmulIn::kA);
+  const T* b = call.input<T>(BatchedMatmulIn::kB);  // (k, n), or (n, k) transposed
+  T* y = call.output<T>(BatchedMatmulOut::kY);      // (m, n)
+  std::byte* workspace = call.workspace();          // as the implementation needs
 };
 
 }  // namespace lockstep::graph

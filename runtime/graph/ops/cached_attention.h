@@ -45,16 +45,22 @@ TensorId cached_attention(GraphBuilder& builder,
 
 template <typename T>
 struct CachedAttention {
-  int64_t batch, tokens, room;  // B, S, T
-  int64_t heads, kv_heads, head_size;
-  int64_t window;
-  const T* qkv;              // (B, S, P)
-  const int32_t* documents;  // (B, S), negative: padding
-  const int32_t* positions;  // (B, S)
-  const T* cache;            // (B, 2 K, T D)
-  T* y;                      // (B, S, H D)
-  T* new_cache;              // (B, 2 K, T D). May be the cache
-  std::byte* workspace;      // as the implementation needs
+  const OpCall& call = OpCall::none();
+  int64_t batch = call.input_shape(CachedAttentionIn::kQkv)[0];   // B
+  int64_t tokens = call.input_shape(CachedAttentionIn::kQkv)[1];  // S
+  int64_t heads = call.attributes<CachedAttentionAttributes>().heads;
+  int64_t kv_heads = call.attributes<CachedAttentionAttributes>().kv_heads;
+  int64_t head_size = call.input_shape(CachedAttentionIn::kQkv)[2] / (heads + 2 * kv_heads);
+  int64_t room = call.input_shape(CachedAttentionIn::kCache)[2] / head_size;  // T
+  int64_t window = call.attributes<CachedAttentionAttributes>().window;
+  const T* qkv = call.input<T>(CachedAttentionIn::kQkv);  // (B, S, P)
+  // (B, S), negative: padding
+  const int32_t* documents = call.input<int32_t>(CachedAttentionIn::kDocuments);
+  const int32_t* positions = call.input<int32_t>(CachedAttentionIn::kPositions);  // (B, S)
+  const T* cache = call.input<T>(CachedAttentionIn::kCache);                      // (B, 2 K, T D)
+  T* y = call.output<T>(CachedAttentionOut::kY);                                  // (B, S, H D)
+  T* new_cache = call.output<T>(CachedAttentionOut::kNewCache);  // (B, 2 K, T D). May be the cache
+  std::byte* workspace = call.workspace();                       // as the implementation needs
 
   constexpr int64_t group() const { return heads / kv_heads; }
   constexpr int64_t packed_width() const { return (heads + 2 * kv_heads) * head_size; }
@@ -73,27 +79,6 @@ struct CachedAttention {
     return new_cache + (b * 2 * kv_heads + head) * room * head_size;
   }
   constexpr T* values(int64_t b, int64_t head) const { return keys(b, kv_heads + head); }
-
-  static CachedAttention of(const OpCall& op) {
-    const auto& attributes = op.attributes<CachedAttentionAttributes>();
-    const Shape &qkv = op.input_shape(CachedAttentionIn::kQkv),
-                &cache = op.input_shape(CachedAttentionIn::kCache);
-    const int64_t head_size = qkv[2] / (attributes.heads + 2 * attributes.kv_heads);
-    return {.batch = qkv[0],
-            .tokens = qkv[1],
-            .room = cache[2] / head_size,
-            .heads = attributes.heads,
-            .kv_heads = attributes.kv_heads,
-            .head_size = head_size,
-            .window = attributes.window,
-            .qkv = op.input<T>(CachedAttentionIn::kQkv),
-            .documents = op.input<int32_t>(CachedAttentionIn::kDocuments),
-            .positions = op.input<int32_t>(CachedAttentionIn::kPositions),
-            .cache = op.input<T>(CachedAttentionIn::kCache),
-            .y = op.output<T>(CachedAttentionOut::kY),
-            .new_cache = op.output<T>(CachedAttentionOut::kNewCache),
-            .workspace = op.workspace()};
-  }
 };
 
 }  // namespace lockstep::graph

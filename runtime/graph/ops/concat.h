@@ -45,31 +45,26 @@ TensorId concat(GraphBuilder& builder,
 template <typename T>
 struct ConcatForward {
   ConcatAttributes sizes;
-  const T* x[kMaxConcatInputs];  // (rows, ends[k] - ends[k - 1])
-  T* y;                          // (rows, columns)
+  const T* x[kMaxConcatInputs] = {};  // (rows, ends[k] - ends[k - 1])
+  T* y;                               // (rows, columns)
 
-  static ConcatForward of(const OpCall& op) {
-    ConcatForward made{
-        .sizes = op.attributes<ConcatAttributes>(), .x = {}, .y = op.output<T>(ConcatOut::kY)};
-    for (int k = 0; k < made.sizes.count; ++k)
-      made.x[k] = op.input<T>({ConcatIn::kX, static_cast<size_t>(k)});
-    return made;
+  explicit ConcatForward(const OpCall& call)
+      : sizes(call.attributes<ConcatAttributes>()), y(call.output<T>(ConcatOut::kY)) {
+    for (size_t k = 0; k < static_cast<size_t>(sizes.count); ++k)
+      x[k] = call.input<T>({ConcatIn::kX, k});
   }
 };
 
 template <typename T>
 struct ConcatBackward {
   ConcatAttributes sizes;
-  const T* d_y;              // (rows, columns)
-  T* d_x[kMaxConcatInputs];  // (rows, ends[k] - ends[k - 1]), each or null
+  const T* d_y;                   // (rows, columns)
+  T* d_x[kMaxConcatInputs] = {};  // (rows, ends[k] - ends[k - 1]), each or null
 
-  static ConcatBackward of(const OpCall& op) {
-    ConcatBackward made{.sizes = op.attributes<ConcatAttributes>(),
-                        .d_y = op.input<T>(ConcatBackwardIn::kDY),
-                        .d_x = {}};
-    for (int k = 0; k < made.sizes.count; ++k)
-      made.d_x[k] = op.output<T>({ConcatBackwardOut::kDX, static_cast<size_t>(k)});
-    return made;
+  explicit ConcatBackward(const OpCall& call)
+      : sizes(call.attributes<ConcatAttributes>()), d_y(call.input<T>(ConcatBackwardIn::kDY)) {
+    for (size_t k = 0; k < static_cast<size_t>(sizes.count); ++k)
+      d_x[k] = call.output<T>({ConcatBackwardOut::kDX, k});
   }
 };
 

@@ -67,87 +67,57 @@ TensorId conv2d(GraphBuilder& builder,
 
 template <typename T>
 struct Conv2dForward {
-  Conv2dShape shape;
-  Activation activation;
-  const T* x;            // (N, H, W, I)
-  const T* weight;       // (O, KH, KW, I/G)
-  const T* bias;         // (O) or null
-  T* y;                  // (N, OH, OW, O)
-  std::byte* workspace;  // as the implementation needs
-
-  static Conv2dForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<Conv2dAttributes>();
-    return {.shape = conv2d_shape(
-                op.input_shape(Conv2dIn::kX), op.input_shape(Conv2dIn::kWeight), attributes),
-            .activation = attributes.activation,
-            .x = op.input<T>(Conv2dIn::kX),
-            .weight = op.input<T>(Conv2dIn::kWeight),
-            .bias = op.input<T>(Conv2dIn::kBias),
-            .y = op.output<T>(Conv2dOut::kY),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  Conv2dShape shape = conv2d_shape(call.input_shape(Conv2dIn::kX),
+                                   call.input_shape(Conv2dIn::kWeight),
+                                   call.attributes<Conv2dAttributes>());
+  Activation activation = call.attributes<Conv2dAttributes>().activation;
+  const T* x = call.input<T>(Conv2dIn::kX);            // (N, H, W, I)
+  const T* weight = call.input<T>(Conv2dIn::kWeight);  // (O, KH, KW, I/G)
+  const T* bias = call.input<T>(Conv2dIn::kBias);      // (O) or null
+  T* y = call.output<T>(Conv2dOut::kY);                // (N, OH, OW, O)
+  std::byte* workspace = call.workspace();             // as the implementation needs
 };
 
 template <typename T>
 struct Conv2dBackward {
-  Conv2dShape shape;
-  bool accumulate_weight, accumulate_bias;
-  const T* d_y;          // (N, OH, OW, O)
-  const T* x;            // (N, H, W, I)
-  const T* weight;       // (O, KH, KW, I/G)
-  T* d_x;                // (N, H, W, I) or null; pixels that no output sees get 0
-  Wide<T>* d_weight;     // (O, KH, KW, I/G) or null
-  Wide<T>* d_bias;       // (O) or null
-  std::byte* workspace;  // as the implementation needs
-
-  static Conv2dBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<Conv2dBackwardAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(Conv2dBackwardIn::kX),
-                                  op.input_shape(Conv2dBackwardIn::kWeight),
-                                  attributes.forward),
-            .accumulate_weight = attributes.accumulate_weight,
-            .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(Conv2dBackwardIn::kDY),
-            .x = op.input<T>(Conv2dBackwardIn::kX),
-            .weight = op.input<T>(Conv2dBackwardIn::kWeight),
-            .d_x = op.output<T>(Conv2dBackwardOut::kDX),
-            .d_weight = op.output<Wide<T>>(Conv2dBackwardOut::kDWeight),
-            .d_bias = op.output<Wide<T>>(Conv2dBackwardOut::kDBias),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  Conv2dShape shape = conv2d_shape(call.input_shape(Conv2dBackwardIn::kX),
+                                   call.input_shape(Conv2dBackwardIn::kWeight),
+                                   call.attributes<Conv2dBackwardAttributes>().forward);
+  bool accumulate_weight = call.attributes<Conv2dBackwardAttributes>().accumulate_weight;
+  bool accumulate_bias = call.attributes<Conv2dBackwardAttributes>().accumulate_bias;
+  const T* d_y = call.input<T>(Conv2dBackwardIn::kDY);         // (N, OH, OW, O)
+  const T* x = call.input<T>(Conv2dBackwardIn::kX);            // (N, H, W, I)
+  const T* weight = call.input<T>(Conv2dBackwardIn::kWeight);  // (O, KH, KW, I/G)
+  // (N, H, W, I) or null; pixels that no output sees get 0
+  T* d_x = call.output<T>(Conv2dBackwardOut::kDX);
+  // (O, KH, KW, I/G) or null
+  Wide<T>* d_weight = call.output<Wide<T>>(Conv2dBackwardOut::kDWeight);
+  Wide<T>* d_bias = call.output<Wide<T>>(Conv2dBackwardOut::kDBias);  // (O) or null
+  std::byte* workspace = call.workspace();                            // as the implementation needs
 };
 
 template <typename T>
 struct Conv2dBatchNormForward {
-  Conv2dShape shape;
-  float epsilon;
-  Activation activation;                                    // of the norm
-  const T* x;                                               // (N, H, W, I)
-  const T* weight;                                          // (O, KH, KW, I/G)
-  const T* bias;                                            // (O) or null
-  const T *gamma, *beta, *running_mean, *running_variance;  // (O)
-  const T* delta;                                           // (N, OH, OW, O) or null
-  T* y;                                                     // (N, OH, OW, O)
-  std::byte* workspace;                                     // as the implementation needs
-
-  static Conv2dBatchNormForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<Conv2dBatchNormAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(Conv2dBatchNormIn::kX),
-                                  op.input_shape(Conv2dBatchNormIn::kWeight),
-                                  attributes.conv),
-            .epsilon = attributes.norm.epsilon,
-            .activation = attributes.norm.activation,
-            .x = op.input<T>(Conv2dBatchNormIn::kX),
-            .weight = op.input<T>(Conv2dBatchNormIn::kWeight),
-            .bias = op.input<T>(Conv2dBatchNormIn::kBias),
-            .gamma = op.input<T>(Conv2dBatchNormIn::kGamma),
-            .beta = op.input<T>(Conv2dBatchNormIn::kBeta),
-            .running_mean = op.input<T>(Conv2dBatchNormIn::kRunningMean),
-            .running_variance = op.input<T>(Conv2dBatchNormIn::kRunningVariance),
-            .delta = op.input<T>(Conv2dBatchNormIn::kDelta),
-            .y = op.output<T>(Conv2dBatchNormOut::kY),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  Conv2dShape shape = conv2d_shape(call.input_shape(Conv2dBatchNormIn::kX),
+                                   call.input_shape(Conv2dBatchNormIn::kWeight),
+                                   call.attributes<Conv2dBatchNormAttributes>().conv);
+  float epsilon = call.attributes<Conv2dBatchNormAttributes>().norm.epsilon;
+  // of the norm
+  Activation activation = call.attributes<Conv2dBatchNormAttributes>().norm.activation;
+  const T* x = call.input<T>(Conv2dBatchNormIn::kX);            // (N, H, W, I)
+  const T* weight = call.input<T>(Conv2dBatchNormIn::kWeight);  // (O, KH, KW, I/G)
+  const T* bias = call.input<T>(Conv2dBatchNormIn::kBias);      // (O) or null
+  // (O)
+  const T *gamma = call.input<T>(Conv2dBatchNormIn::kGamma),
+          *beta = call.input<T>(Conv2dBatchNormIn::kBeta),
+          *running_mean = call.input<T>(Conv2dBatchNormIn::kRunningMean),
+          *running_variance = call.input<T>(Conv2dBatchNormIn::kRunningVariance);
+  const T* delta = call.input<T>(Conv2dBatchNormIn::kDelta);  // (N, OH, OW, O) or null
+  T* y = call.output<T>(Conv2dBatchNormOut::kY);              // (N, OH, OW, O)
+  std::byte* workspace = call.workspace();                    // as the implementation needs
 };
 
 }  // namespace lockstep::graph

@@ -56,42 +56,30 @@ inline Conv2dShape pixels_of_y(const Conv2dShape& back) {
 
 template <typename T>
 struct ConvTranspose2dForward {
-  Conv2dShape shape;
-  const T* x;            // (N, H, W, I)
-  const T* weight;       // (I, KH, KW, O/G)
-  const T* bias;         // (O) or null
-  T* y;                  // (N, OH, OW, O)
-  std::byte* workspace;  // as the implementation needs
+  const OpCall& call = OpCall::none();
+  Conv2dShape shape = conv2d_shape(call.output_shape(ConvTranspose2dOut::kY),
+                                   call.input_shape(ConvTranspose2dIn::kWeight),
+                                   call.attributes<Conv2dAttributes>());
+  const T* x = call.input<T>(ConvTranspose2dIn::kX);            // (N, H, W, I)
+  const T* weight = call.input<T>(ConvTranspose2dIn::kWeight);  // (I, KH, KW, O/G)
+  const T* bias = call.input<T>(ConvTranspose2dIn::kBias);      // (O) or null
+  T* y = call.output<T>(ConvTranspose2dOut::kY);                // (N, OH, OW, O)
+  std::byte* workspace = call.workspace();                      // as the implementation needs
 
-  static ConvTranspose2dForward of(const OpCall& op) {
-    return {.shape = conv2d_shape(op.output_shape(ConvTranspose2dOut::kY),
-                                  op.input_shape(ConvTranspose2dIn::kWeight),
-                                  op.attributes<Conv2dAttributes>()),
-            .x = op.input<T>(ConvTranspose2dIn::kX),
-            .weight = op.input<T>(ConvTranspose2dIn::kWeight),
-            .bias = op.input<T>(ConvTranspose2dIn::kBias),
-            .y = op.output<T>(ConvTranspose2dOut::kY),
-            .workspace = op.workspace()};
-  }
   // Computes y without the bias, as conv2d's gradient of its input.
   Conv2dBackward<T> product() const {
     return {.shape = shape,
             .accumulate_weight = false,
             .accumulate_bias = false,
             .d_y = x,
-            .x = nullptr,
             .weight = weight,
             .d_x = y,
-            .d_weight = nullptr,
-            .d_bias = nullptr,
             .workspace = workspace};
   }
   // Adds the bias to y, as conv2d does.
   Conv2dForward<T> bias_sum() const {
     return {.shape = pixels_of_y(shape),
             .activation = Activation::kNone,
-            .x = nullptr,
-            .weight = nullptr,
             .bias = bias,
             .y = y,
             .workspace = workspace};
@@ -100,38 +88,27 @@ struct ConvTranspose2dForward {
 
 template <typename T>
 struct ConvTranspose2dBackward {
-  Conv2dShape shape;
-  bool accumulate_weight, accumulate_bias;
-  const T* d_y;          // (N, OH, OW, O)
-  const T* x;            // (N, H, W, I)
-  const T* weight;       // (I, KH, KW, O/G)
-  T* d_x;                // (N, H, W, I) or null
-  Wide<T>* d_weight;     // (I, KH, KW, O/G) or null
-  Wide<T>* d_bias;       // (O) or null
-  std::byte* workspace;  // as the implementation needs
+  const OpCall& call = OpCall::none();
+  Conv2dShape shape = conv2d_shape(call.input_shape(ConvTranspose2dBackwardIn::kDY),
+                                   call.input_shape(ConvTranspose2dBackwardIn::kWeight),
+                                   call.attributes<ConvTranspose2dBackwardAttributes>().forward);
+  bool accumulate_weight = call.attributes<ConvTranspose2dBackwardAttributes>().accumulate_weight;
+  bool accumulate_bias = call.attributes<ConvTranspose2dBackwardAttributes>().accumulate_bias;
+  const T* d_y = call.input<T>(ConvTranspose2dBackwardIn::kDY);         // (N, OH, OW, O)
+  const T* x = call.input<T>(ConvTranspose2dBackwardIn::kX);            // (N, H, W, I)
+  const T* weight = call.input<T>(ConvTranspose2dBackwardIn::kWeight);  // (I, KH, KW, O/G)
+  T* d_x = call.output<T>(ConvTranspose2dBackwardOut::kDX);             // (N, H, W, I) or null
+  // (I, KH, KW, O/G) or null
+  Wide<T>* d_weight = call.output<Wide<T>>(ConvTranspose2dBackwardOut::kDWeight);
+  Wide<T>* d_bias = call.output<Wide<T>>(ConvTranspose2dBackwardOut::kDBias);  // (O) or null
+  std::byte* workspace = call.workspace();  // as the implementation needs
 
-  static ConvTranspose2dBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<ConvTranspose2dBackwardAttributes>();
-    return {.shape = conv2d_shape(op.input_shape(ConvTranspose2dBackwardIn::kDY),
-                                  op.input_shape(ConvTranspose2dBackwardIn::kWeight),
-                                  attributes.forward),
-            .accumulate_weight = attributes.accumulate_weight,
-            .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(ConvTranspose2dBackwardIn::kDY),
-            .x = op.input<T>(ConvTranspose2dBackwardIn::kX),
-            .weight = op.input<T>(ConvTranspose2dBackwardIn::kWeight),
-            .d_x = op.output<T>(ConvTranspose2dBackwardOut::kDX),
-            .d_weight = op.output<Wide<T>>(ConvTranspose2dBackwardOut::kDWeight),
-            .d_bias = op.output<Wide<T>>(ConvTranspose2dBackwardOut::kDBias),
-            .workspace = op.workspace()};
-  }
   // Computes d_x, as conv2d.
   Conv2dForward<T> input_product() const {
     return {.shape = shape,
             .activation = Activation::kNone,
             .x = d_y,
             .weight = weight,
-            .bias = nullptr,
             .y = d_x,
             .workspace = workspace};
   }
@@ -143,9 +120,7 @@ struct ConvTranspose2dBackward {
             .d_y = x,
             .x = d_y,
             .weight = weight,
-            .d_x = nullptr,
             .d_weight = d_weight,
-            .d_bias = nullptr,
             .workspace = workspace};
   }
   // Computes d_bias.
@@ -154,10 +129,6 @@ struct ConvTranspose2dBackward {
             .accumulate_weight = false,
             .accumulate_bias = accumulate_bias,
             .d_y = d_y,
-            .x = nullptr,
-            .weight = nullptr,
-            .d_x = nullptr,
-            .d_weight = nullptr,
             .d_bias = d_bias,
             .workspace = workspace};
   }

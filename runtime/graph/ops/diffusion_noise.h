@@ -59,38 +59,27 @@ NoisedImages diffusion_noise(GraphBuilder& builder,
 
 template <typename T>
 struct DiffusionNoise {
+  const OpCall& call = OpCall::none();
   struct Time {
     Wide<T> image, noise;  // their weights
     Wide<T> number;        // as passed to networks
   };
 
-  DiffusionNoiseAttributes attributes;
-  int64_t samples, elements;  // of an image
-  int64_t time_count;         // K
-  const uint8_t* x;           // (samples, elements)
-  const int32_t* labels;      // (samples)
-  const Wide<T>* shares;      // (2, K) or null
-  T* y;                       // (samples, elements)
-  Wide<T>* target;            // (samples, elements)
-  Wide<T>* times;             // (samples)
-  int32_t* classes;           // (samples)
-
-  static DiffusionNoise of(const OpCall& op) {
-    const int64_t samples = op.input_shape(DiffusionNoiseIn::kX)[0];
-    return {.attributes = op.attributes<DiffusionNoiseAttributes>(),
-            .samples = samples,
-            .elements = op.input_shape(DiffusionNoiseIn::kX).elements() / samples,
-            .time_count = op.has_input(DiffusionNoiseIn::kShares)
-                              ? op.input_shape(DiffusionNoiseIn::kShares)[1]
-                              : 0,
-            .x = op.input<uint8_t>(DiffusionNoiseIn::kX),
-            .labels = op.input<int32_t>(DiffusionNoiseIn::kLabels),
-            .shares = op.input<Wide<T>>(DiffusionNoiseIn::kShares),
-            .y = op.output<T>(DiffusionNoiseOut::kY),
-            .target = op.output<Wide<T>>(DiffusionNoiseOut::kTarget),
-            .times = op.output<Wide<T>>(DiffusionNoiseOut::kTimes),
-            .classes = op.output<int32_t>(DiffusionNoiseOut::kClasses)};
-  }
+  DiffusionNoiseAttributes attributes = call.attributes<DiffusionNoiseAttributes>();
+  // of an image
+  int64_t samples = call.input_shape(DiffusionNoiseIn::kX)[0];
+  int64_t elements = call.input_shape(DiffusionNoiseIn::kX).elements() / samples;
+  // K
+  int64_t time_count = call.has_input(DiffusionNoiseIn::kShares)
+                           ? call.input_shape(DiffusionNoiseIn::kShares)[1]
+                           : 0;
+  const uint8_t* x = call.input<uint8_t>(DiffusionNoiseIn::kX);            // (samples, elements)
+  const int32_t* labels = call.input<int32_t>(DiffusionNoiseIn::kLabels);  // (samples)
+  const Wide<T>* shares = call.input<Wide<T>>(DiffusionNoiseIn::kShares);  // (2, K) or null
+  T* y = call.output<T>(DiffusionNoiseOut::kY);                            // (samples, elements)
+  Wide<T>* target = call.output<Wide<T>>(DiffusionNoiseOut::kTarget);      // (samples, elements)
+  Wide<T>* times = call.output<Wide<T>>(DiffusionNoiseOut::kTimes);        // (samples)
+  int32_t* classes = call.output<int32_t>(DiffusionNoiseOut::kClasses);    // (samples)
 
   // Word 0 of a sample is for its time, word 1 decides whether it loses its class.
   LOCKSTEP_HD uint32_t word_of(const LaneContext& lane, int64_t sample, int number) const {

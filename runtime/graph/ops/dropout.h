@@ -38,23 +38,16 @@ inline float dropout_factor(float probability) { return 1 / (1 - probability); }
 // Both the forward and the backward pass.
 template <typename T>
 struct Dropout {
-  int64_t n;
-  float probability;  // of dropping, in [0, 1)
-  uint32_t purpose;   // of the RngStream; the lane gives the other fields
-  const T* x;         // (n)
-  T* y;               // (n). May be x
+  const OpCall& call = OpCall::none();
+  int64_t n = call.input_shape(DropoutIn::kX).elements();
+  float probability = call.attributes<DropoutAttributes>().probability;  // of dropping, in [0, 1)
+  // of the RngStream; the lane gives the other fields
+  uint32_t purpose = kRngDropout | call.attributes<DropoutAttributes>().stream;
+  const T* x = call.input<T>(DropoutIn::kX);  // (n)
+  T* y = call.output<T>(DropoutOut::kY);      // (n). May be x
 
   uint32_t threshold() const { return dropout_threshold(probability); }
   float factor() const { return dropout_factor(probability); }
-
-  static Dropout of(const OpCall& op) {
-    const auto& attributes = op.attributes<DropoutAttributes>();
-    return {.n = op.input_shape(DropoutIn::kX).elements(),
-            .probability = attributes.probability,
-            .purpose = kRngDropout | attributes.stream,
-            .x = op.input<T>(DropoutIn::kX),
-            .y = op.output<T>(DropoutOut::kY)};
-  }
 };
 
 }  // namespace lockstep::graph

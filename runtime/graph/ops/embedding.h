@@ -40,48 +40,36 @@ struct EmbeddingSizes {
 
 template <typename T>
 struct EmbeddingForward {
-  EmbeddingSizes sizes;
-  const int32_t* ids;  // (B, T), each in [0, V): checked by the caller
-  const T* token;      // (V, C)
-  const T* position;   // (at least T, C), or null
-  T* y;                // (B, T, C)
-
-  static EmbeddingForward of(const OpCall& op) {
-    const Shape &ids = op.input_shape(EmbeddingIn::kIds),
-                &token = op.input_shape(EmbeddingIn::kToken);
-    return {.sizes = {ids[0], ids[1], token[1], token[0]},
-            .ids = op.input<int32_t>(EmbeddingIn::kIds),
-            .token = op.input<T>(EmbeddingIn::kToken),
-            .position = op.input<T>(EmbeddingIn::kPosition),
-            .y = op.output<T>(EmbeddingOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  EmbeddingSizes sizes = {call.input_shape(EmbeddingIn::kIds)[0],
+                          call.input_shape(EmbeddingIn::kIds)[1],
+                          call.input_shape(EmbeddingIn::kToken)[1],
+                          call.input_shape(EmbeddingIn::kToken)[0]};
+  // (B, T), each in [0, V): checked by the caller
+  const int32_t* ids = call.input<int32_t>(EmbeddingIn::kIds);
+  const T* token = call.input<T>(EmbeddingIn::kToken);        // (V, C)
+  const T* position = call.input<T>(EmbeddingIn::kPosition);  // (at least T, C), or null
+  T* y = call.output<T>(EmbeddingOut::kY);                    // (B, T, C)
 };
 
 template <typename T>
 struct EmbeddingBackward {
-  EmbeddingSizes sizes;
-  const T* d_y;           // (B, T, C)
-  const int32_t* ids;     // (B, T)
-  Wide<T>* d_token;       // (V, C) or null; if overwritten, rows of unused ids become 0
-  bool accumulate_token;  // += instead of =
-  Wide<T>* d_position;    // (at least T, C), of which the first T rows are written; or null
-  bool accumulate_position;
-
-  static EmbeddingBackward of(const OpCall& op) {
-    const Shape& ids = op.input_shape(EmbeddingBackwardIn::kIds);
-    const int64_t vocabulary = op.has_output(EmbeddingBackwardOut::kDToken)
-                                   ? op.output_shape(EmbeddingBackwardOut::kDToken)[0]
-                                   : 0;
-    const auto& attributes = op.attributes<EmbeddingAttributes>();
-    return {
-        .sizes = {ids[0], ids[1], op.input_shape(EmbeddingBackwardIn::kDY).columns(), vocabulary},
-        .d_y = op.input<T>(EmbeddingBackwardIn::kDY),
-        .ids = op.input<int32_t>(EmbeddingBackwardIn::kIds),
-        .d_token = op.output<Wide<T>>(EmbeddingBackwardOut::kDToken),
-        .accumulate_token = attributes.accumulate_token,
-        .d_position = op.output<Wide<T>>(EmbeddingBackwardOut::kDPosition),
-        .accumulate_position = attributes.accumulate_position};
-  }
+  const OpCall& call = OpCall::none();
+  EmbeddingSizes sizes = {call.input_shape(EmbeddingBackwardIn::kIds)[0],
+                          call.input_shape(EmbeddingBackwardIn::kIds)[1],
+                          call.input_shape(EmbeddingBackwardIn::kDY).columns(),
+                          call.has_output(EmbeddingBackwardOut::kDToken)
+                              ? call.output_shape(EmbeddingBackwardOut::kDToken)[0]
+                              : 0};
+  const T* d_y = call.input<T>(EmbeddingBackwardIn::kDY);               // (B, T, C)
+  const int32_t* ids = call.input<int32_t>(EmbeddingBackwardIn::kIds);  // (B, T)
+  // (V, C) or null; if overwritten, rows of unused ids become 0
+  Wide<T>* d_token = call.output<Wide<T>>(EmbeddingBackwardOut::kDToken);
+  // += instead of =
+  bool accumulate_token = call.attributes<EmbeddingAttributes>().accumulate_token;
+  // (at least T, C), of which the first T rows are written; or null
+  Wide<T>* d_position = call.output<Wide<T>>(EmbeddingBackwardOut::kDPosition);
+  bool accumulate_position = call.attributes<EmbeddingAttributes>().accumulate_position;
 };
 
 }  // namespace lockstep::graph

@@ -31,36 +31,25 @@ TensorId gated_activation(GraphBuilder& builder,
 
 template <typename T>
 struct GatedActivationForward {
-  Activation activation;
-  int64_t rows, columns;  // of y
-  const T* x;             // (rows, 2 columns)
-  T* y;                   // (rows, columns)
-
-  static GatedActivationForward of(const OpCall& op) {
-    return {.activation = op.attributes<ActivationAttributes>().activation,
-            .rows = op.output_shape(GatedActivationOut::kY).rows(),
-            .columns = op.output_shape(GatedActivationOut::kY).columns(),
-            .x = op.input<T>(GatedActivationIn::kX),
-            .y = op.output<T>(GatedActivationOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  Activation activation = call.attributes<ActivationAttributes>().activation;
+  // of y
+  int64_t rows = call.output_shape(GatedActivationOut::kY).rows();
+  int64_t columns = call.output_shape(GatedActivationOut::kY).columns();
+  const T* x = call.input<T>(GatedActivationIn::kX);  // (rows, 2 columns)
+  T* y = call.output<T>(GatedActivationOut::kY);      // (rows, columns)
 };
 
 template <typename T>
 struct GatedActivationBackward {
-  Activation activation;
-  int64_t rows, columns;  // of d_y
-  const T* d_y;           // (rows, columns)
-  const T* x;             // (rows, 2 columns)
-  T* d_x;                 // (rows, 2 columns). May be x
-
-  static GatedActivationBackward of(const OpCall& op) {
-    return {.activation = op.attributes<ActivationAttributes>().activation,
-            .rows = op.input_shape(GatedActivationBackwardIn::kDY).rows(),
-            .columns = op.input_shape(GatedActivationBackwardIn::kDY).columns(),
-            .d_y = op.input<T>(GatedActivationBackwardIn::kDY),
-            .x = op.input<T>(GatedActivationBackwardIn::kX),
-            .d_x = op.output<T>(GatedActivationBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  Activation activation = call.attributes<ActivationAttributes>().activation;
+  // of d_y
+  int64_t rows = call.input_shape(GatedActivationBackwardIn::kDY).rows();
+  int64_t columns = call.input_shape(GatedActivationBackwardIn::kDY).columns();
+  const T* d_y = call.input<T>(GatedActivationBackwardIn::kDY);  // (rows, columns)
+  const T* x = call.input<T>(GatedActivationBackwardIn::kX);     // (rows, 2 columns)
+  T* d_x = call.output<T>(GatedActivationBackwardOut::kDX);      // (rows, 2 columns). May be x
 };
 
 }  // namespace lockstep::graph

@@ -52,34 +52,21 @@ LOCKSTEP_HD int64_t gathered_index(int32_t index, int64_t extent) {
 // For both kinds: indices are (count) or, in gather_elements, (outer, count, inner).
 template <typename T>
 struct GatherForward {
-  GatherSizes sizes;
-  const T* x;  // (outer, extent, inner)
-  const int32_t* indices;
-  T* y;  // (outer, count, inner)
-
-  static GatherForward of(const OpCall& op) {
-    return {.sizes = op.attributes<GatherSizes>(),
-            .x = op.input<T>(GatherIn::kX),
-            .indices = op.input<int32_t>(GatherIn::kIndices),
-            .y = op.output<T>(GatherOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  GatherSizes sizes = call.attributes<GatherSizes>();
+  const T* x = call.input<T>(GatherIn::kX);  // (outer, extent, inner)
+  const int32_t* indices = call.input<int32_t>(GatherIn::kIndices);
+  T* y = call.output<T>(GatherOut::kY);  // (outer, count, inner)
 };
 
 template <typename T>
 struct GatherBackward {
-  GatherSizes sizes;
-  const T* d_y;  // (outer, count, inner)
-  const int32_t* indices;
-  T* d_x;                // (outer, extent, inner)
-  std::byte* workspace;  // as the implementation needs
-
-  static GatherBackward of(const OpCall& op) {
-    return {.sizes = op.attributes<GatherSizes>(),
-            .d_y = op.input<T>(GatherBackwardIn::kDY),
-            .indices = op.input<int32_t>(GatherBackwardIn::kIndices),
-            .d_x = op.output<T>(GatherBackwardOut::kDX),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  GatherSizes sizes = call.attributes<GatherSizes>();
+  const T* d_y = call.input<T>(GatherBackwardIn::kDY);  // (outer, count, inner)
+  const int32_t* indices = call.input<int32_t>(GatherBackwardIn::kIndices);
+  T* d_x = call.output<T>(GatherBackwardOut::kDX);  // (outer, extent, inner)
+  std::byte* workspace = call.workspace();          // as the implementation needs
 };
 
 }  // namespace lockstep::graph

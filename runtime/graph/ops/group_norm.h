@@ -55,56 +55,33 @@ struct GroupNormShape {
 
 template <typename T>
 struct GroupNormForward {
-  GroupNormShape shape;
-  float epsilon;
-  const T* x;      // (N, P, C)
-  const T* gamma;  // (C) or null
-  const T* beta;   // (C) or null
-  T* y;            // (N, P, C)
-  Wide<T>* mean;   // (N, G)
-  Wide<T>* rstd;   // (N, G)
-  Wide<T>* workspace;
-
-  static GroupNormForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<GroupNormAttributes>();
-    return {.shape = GroupNormShape::of(op.input_shape(GroupNormIn::kX), attributes.groups),
-            .epsilon = attributes.epsilon,
-            .x = op.input<T>(GroupNormIn::kX),
-            .gamma = op.input<T>(GroupNormIn::kGamma),
-            .beta = op.input<T>(GroupNormIn::kBeta),
-            .y = op.output<T>(GroupNormOut::kY),
-            .mean = op.output<Wide<T>>(GroupNormOut::kMean),
-            .rstd = op.output<Wide<T>>(GroupNormOut::kRstd),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  GroupNormShape shape = GroupNormShape::of(call.input_shape(GroupNormIn::kX),
+                                            call.attributes<GroupNormAttributes>().groups);
+  float epsilon = call.attributes<GroupNormAttributes>().epsilon;
+  const T* x = call.input<T>(GroupNormIn::kX);                // (N, P, C)
+  const T* gamma = call.input<T>(GroupNormIn::kGamma);        // (C) or null
+  const T* beta = call.input<T>(GroupNormIn::kBeta);          // (C) or null
+  T* y = call.output<T>(GroupNormOut::kY);                    // (N, P, C)
+  Wide<T>* mean = call.output<Wide<T>>(GroupNormOut::kMean);  // (N, G)
+  Wide<T>* rstd = call.output<Wide<T>>(GroupNormOut::kRstd);  // (N, G)
+  Wide<T>* workspace = call.workspace<Wide<T>>();
 };
 
 template <typename T>
 struct GroupNormBackward {
-  GroupNormShape shape;
-  const T* d_y;         // (N, P, C)
-  const T* x;           // (N, P, C)
-  const T* gamma;       // (C) or null
-  const Wide<T>* mean;  // (N, G)
-  const Wide<T>* rstd;  // (N, G)
-  T* d_x;               // (N, P, C). May be d_y
-  Wide<T>* d_gamma;     // (C) or null
-  Wide<T>* d_beta;      // (C) or null
-  Wide<T>* workspace;
-
-  static GroupNormBackward of(const OpCall& op) {
-    return {.shape = GroupNormShape::of(op.input_shape(GroupNormBackwardIn::kDY),
-                                        op.attributes<GroupNormAttributes>().groups),
-            .d_y = op.input<T>(GroupNormBackwardIn::kDY),
-            .x = op.input<T>(GroupNormBackwardIn::kX),
-            .gamma = op.input<T>(GroupNormBackwardIn::kGamma),
-            .mean = op.input<Wide<T>>(GroupNormBackwardIn::kMean),
-            .rstd = op.input<Wide<T>>(GroupNormBackwardIn::kRstd),
-            .d_x = op.output<T>(GroupNormBackwardOut::kDX),
-            .d_gamma = op.output<Wide<T>>(GroupNormBackwardOut::kDGamma),
-            .d_beta = op.output<Wide<T>>(GroupNormBackwardOut::kDBeta),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  GroupNormShape shape = GroupNormShape::of(call.input_shape(GroupNormBackwardIn::kDY),
+                                            call.attributes<GroupNormAttributes>().groups);
+  const T* d_y = call.input<T>(GroupNormBackwardIn::kDY);                  // (N, P, C)
+  const T* x = call.input<T>(GroupNormBackwardIn::kX);                     // (N, P, C)
+  const T* gamma = call.input<T>(GroupNormBackwardIn::kGamma);             // (C) or null
+  const Wide<T>* mean = call.input<Wide<T>>(GroupNormBackwardIn::kMean);   // (N, G)
+  const Wide<T>* rstd = call.input<Wide<T>>(GroupNormBackwardIn::kRstd);   // (N, G)
+  T* d_x = call.output<T>(GroupNormBackwardOut::kDX);                      // (N, P, C). May be d_y
+  Wide<T>* d_gamma = call.output<Wide<T>>(GroupNormBackwardOut::kDGamma);  // (C) or null
+  Wide<T>* d_beta = call.output<Wide<T>>(GroupNormBackwardOut::kDBeta);    // (C) or null
+  Wide<T>* workspace = call.workspace<Wide<T>>();
 };
 
 }  // namespace lockstep::graph

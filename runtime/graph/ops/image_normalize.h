@@ -35,25 +35,16 @@ TensorId image_normalize(GraphBuilder& builder,
 
 template <typename T>
 struct ImageNormalize {
-  int64_t images, pixels, channels;  // pixels: of one image
-  const float* mean;                 // (channels), on the host
-  const float* std;                  // (channels), on the host
-  const uint8_t* x;                  // (images, pixels, channels)
-  T* y;                              // (images, pixels, channels)
-  Wide<T>* workspace;                // as the implementation needs
-
-  static ImageNormalize of(const OpCall& op) {
-    const auto& attributes = op.attributes<ImageNormalizeAttributes>();
-    const Shape& x = op.input_shape(ImageNormalizeIn::kX);
-    return {.images = x[0],
-            .pixels = x[1] * x[2],
-            .channels = x[3],
-            .mean = attributes.mean.data(),
-            .std = attributes.std.data(),
-            .x = op.input<uint8_t>(ImageNormalizeIn::kX),
-            .y = op.output<T>(ImageNormalizeOut::kY),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t images = call.input_shape(ImageNormalizeIn::kX)[0];
+  int64_t channels = call.input_shape(ImageNormalizeIn::kX)[3];
+  int64_t pixels = call.input_shape(ImageNormalizeIn::kX).rows() / images;  // of one image
+  // (channels) each, on the host
+  const float* mean = call.attributes<ImageNormalizeAttributes>().mean.data();
+  const float* std = call.attributes<ImageNormalizeAttributes>().std.data();
+  const uint8_t* x = call.input<uint8_t>(ImageNormalizeIn::kX);  // (images, pixels, channels)
+  T* y = call.output<T>(ImageNormalizeOut::kY);                  // (images, pixels, channels)
+  Wide<T>* workspace = call.workspace<Wide<T>>();                // as the implementation needs
 
   // y = x scale + offset.
   float scale(int64_t channel) const {

@@ -42,60 +42,37 @@ std::pair<TensorId, TensorId> layer_norm(GraphBuilder& builder,
 
 template <typename T>
 struct LayerNormForward {
-  int64_t rows, columns;
-  float epsilon;
-  const T* x;      // (rows, columns)
-  const T* delta;  // (rows, columns) or null
-  const T* gamma;  // (columns)
-  const T* beta;   // (columns) or null
-  T* y;            // (rows, columns)
-  T* sum;          // (rows, columns), rounded to T; null if delta is. May be x or delta
-  Wide<T>* mean;   // (rows)
-  Wide<T>* rstd;   // (rows)
-
-  static LayerNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(LayerNormIn::kX).rows(),
-            .columns = op.input_shape(LayerNormIn::kX).columns(),
-            .epsilon = op.attributes<LayerNormAttributes>().epsilon,
-            .x = op.input<T>(LayerNormIn::kX),
-            .delta = op.input<T>(LayerNormIn::kDelta),
-            .gamma = op.input<T>(LayerNormIn::kGamma),
-            .beta = op.input<T>(LayerNormIn::kBeta),
-            .y = op.output<T>(LayerNormOut::kY),
-            .sum = op.output<T>(LayerNormOut::kSum),
-            .mean = op.output<Wide<T>>(LayerNormOut::kMean),
-            .rstd = op.output<Wide<T>>(LayerNormOut::kRstd)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(LayerNormIn::kX).rows();
+  int64_t columns = call.input_shape(LayerNormIn::kX).columns();
+  float epsilon = call.attributes<LayerNormAttributes>().epsilon;
+  const T* x = call.input<T>(LayerNormIn::kX);          // (rows, columns)
+  const T* delta = call.input<T>(LayerNormIn::kDelta);  // (rows, columns) or null
+  const T* gamma = call.input<T>(LayerNormIn::kGamma);  // (columns)
+  const T* beta = call.input<T>(LayerNormIn::kBeta);    // (columns) or null
+  T* y = call.output<T>(LayerNormOut::kY);              // (rows, columns)
+  // (rows, columns), rounded to T; null if delta is. May be x or delta
+  T* sum = call.output<T>(LayerNormOut::kSum);
+  Wide<T>* mean = call.output<Wide<T>>(LayerNormOut::kMean);  // (rows)
+  Wide<T>* rstd = call.output<Wide<T>>(LayerNormOut::kRstd);  // (rows)
 };
 
 template <typename T>
 struct LayerNormBackward {
-  int64_t rows, columns;
-  const T* d_y;         // (rows, columns)
-  const T* d_residual;  // (rows, columns) or null
-  const T* sum;         // (rows, columns)
-  const T* gamma;       // (columns)
-  const Wide<T>* mean;  // (rows)
-  const Wide<T>* rstd;  // (rows)
-  T* d_sum;             // (rows, columns). May be d_y or d_residual
-  Wide<T>* d_gamma;     // (columns)
-  Wide<T>* d_beta;      // (columns) or null
-  Wide<T>* workspace;   // as the implementation needs
-
-  static LayerNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(LayerNormBackwardIn::kDY).rows(),
-            .columns = op.input_shape(LayerNormBackwardIn::kDY).columns(),
-            .d_y = op.input<T>(LayerNormBackwardIn::kDY),
-            .d_residual = op.input<T>(LayerNormBackwardIn::kDResidual),
-            .sum = op.input<T>(LayerNormBackwardIn::kSum),
-            .gamma = op.input<T>(LayerNormBackwardIn::kGamma),
-            .mean = op.input<Wide<T>>(LayerNormBackwardIn::kMean),
-            .rstd = op.input<Wide<T>>(LayerNormBackwardIn::kRstd),
-            .d_sum = op.output<T>(LayerNormBackwardOut::kDSum),
-            .d_gamma = op.output<Wide<T>>(LayerNormBackwardOut::kDGamma),
-            .d_beta = op.output<Wide<T>>(LayerNormBackwardOut::kDBeta),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(LayerNormBackwardIn::kDY).rows();
+  int64_t columns = call.input_shape(LayerNormBackwardIn::kDY).columns();
+  const T* d_y = call.input<T>(LayerNormBackwardIn::kDY);                 // (rows, columns)
+  const T* d_residual = call.input<T>(LayerNormBackwardIn::kDResidual);   // (rows, columns) or null
+  const T* sum = call.input<T>(LayerNormBackwardIn::kSum);                // (rows, columns)
+  const T* gamma = call.input<T>(LayerNormBackwardIn::kGamma);            // (columns)
+  const Wide<T>* mean = call.input<Wide<T>>(LayerNormBackwardIn::kMean);  // (rows)
+  const Wide<T>* rstd = call.input<Wide<T>>(LayerNormBackwardIn::kRstd);  // (rows)
+  // (rows, columns). May be d_y or d_residual
+  T* d_sum = call.output<T>(LayerNormBackwardOut::kDSum);
+  Wide<T>* d_gamma = call.output<Wide<T>>(LayerNormBackwardOut::kDGamma);  // (columns)
+  Wide<T>* d_beta = call.output<Wide<T>>(LayerNormBackwardOut::kDBeta);    // (columns) or null
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 }  // namespace lockstep::graph

@@ -62,62 +62,37 @@ struct LinearShape {
 
 template <typename T>
 struct LinearForward {
-  LinearShape shape;
-  int64_t stride;  // elements from row to row of y: more than N if logits are padded
-  Activation activation;
-  const T* x;            // (M, K)
-  const T* weight;       // (N, K)
-  const T* bias;         // (N) or null
-  T* y;                  // (M, N)
-  T* pre;                // (M, N) or null: x weight^T + bias
-  std::byte* workspace;  // as the implementation needs
-
-  static LinearForward of(const OpCall& op) {
-    return {
-        .shape = LinearShape::of(op.input_shape(LinearIn::kX), op.input_shape(LinearIn::kWeight)),
-        .stride = op.output_stride(LinearOut::kY),
-        .activation = op.attributes<LinearAttributes>().activation,
-        .x = op.input<T>(LinearIn::kX),
-        .weight = op.input<T>(LinearIn::kWeight),
-        .bias = op.input<T>(LinearIn::kBias),
-        .y = op.output<T>(LinearOut::kY),
-        .pre = op.output<T>(LinearOut::kPre),
-        .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  LinearShape shape =
+      LinearShape::of(call.input_shape(LinearIn::kX), call.input_shape(LinearIn::kWeight));
+  // elements from row to row of y: more than N if logits are padded
+  int64_t stride = call.output_stride(LinearOut::kY);
+  Activation activation = call.attributes<LinearAttributes>().activation;
+  const T* x = call.input<T>(LinearIn::kX);            // (M, K)
+  const T* weight = call.input<T>(LinearIn::kWeight);  // (N, K)
+  const T* bias = call.input<T>(LinearIn::kBias);      // (N) or null
+  T* y = call.output<T>(LinearOut::kY);                // (M, N)
+  T* pre = call.output<T>(LinearOut::kPre);            // (M, N) or null: x weight^T + bias
+  std::byte* workspace = call.workspace();             // as the implementation needs
 };
 
 template <typename T>
 struct LinearBackward {
-  LinearShape shape;
-  int64_t stride;  // elements from row to row of d_y
-  bool accumulate_weight, accumulate_bias;
-  Activation input_activation;
-  const T* d_y;          // (M, N)
-  const T* x;            // (M, K) or null
-  const T* weight;       // (N, K)
-  const T* saved;        // (M, K) or null
-  T* d_x;                // (M, K) or null
-  Wide<T>* d_weight;     // (N, K) or null
-  Wide<T>* d_bias;       // (N) or null
-  std::byte* workspace;  // as the implementation needs
-
-  static LinearBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<LinearBackwardAttributes>();
-    return {.shape = LinearShape::of_result(op.input_shape(LinearBackwardIn::kDY),
-                                            op.input_shape(LinearBackwardIn::kWeight)),
-            .stride = op.input_stride(LinearBackwardIn::kDY),
-            .accumulate_weight = attributes.accumulate_weight,
-            .accumulate_bias = attributes.accumulate_bias,
-            .input_activation = attributes.input_activation,
-            .d_y = op.input<T>(LinearBackwardIn::kDY),
-            .x = op.input<T>(LinearBackwardIn::kX),
-            .weight = op.input<T>(LinearBackwardIn::kWeight),
-            .saved = op.input<T>(LinearBackwardIn::kSaved),
-            .d_x = op.output<T>(LinearBackwardOut::kDX),
-            .d_weight = op.output<Wide<T>>(LinearBackwardOut::kDWeight),
-            .d_bias = op.output<Wide<T>>(LinearBackwardOut::kDBias),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  LinearShape shape = LinearShape::of_result(call.input_shape(LinearBackwardIn::kDY),
+                                             call.input_shape(LinearBackwardIn::kWeight));
+  int64_t stride = call.input_stride(LinearBackwardIn::kDY);  // elements from row to row of d_y
+  bool accumulate_weight = call.attributes<LinearBackwardAttributes>().accumulate_weight;
+  bool accumulate_bias = call.attributes<LinearBackwardAttributes>().accumulate_bias;
+  Activation input_activation = call.attributes<LinearBackwardAttributes>().input_activation;
+  const T* d_y = call.input<T>(LinearBackwardIn::kDY);                    // (M, N)
+  const T* x = call.input<T>(LinearBackwardIn::kX);                       // (M, K) or null
+  const T* weight = call.input<T>(LinearBackwardIn::kWeight);             // (N, K)
+  const T* saved = call.input<T>(LinearBackwardIn::kSaved);               // (M, K) or null
+  T* d_x = call.output<T>(LinearBackwardOut::kDX);                        // (M, K) or null
+  Wide<T>* d_weight = call.output<Wide<T>>(LinearBackwardOut::kDWeight);  // (N, K) or null
+  Wide<T>* d_bias = call.output<Wide<T>>(LinearBackwardOut::kDBias);      // (N) or null
+  std::byte* workspace = call.workspace();  // as the implementation needs
 };
 
 }  // namespace lockstep::graph

@@ -46,16 +46,21 @@ void linear_cross_entropy(GraphBuilder& builder,
 
 template <typename T>
 struct LinearCrossEntropy {
-  LinearShape shape;  // M rows, K inputs, N classes
-  LinearCrossEntropyAttributes attributes;
-  const T* x;              // (M, K)
-  const int32_t* targets;  // (M)
-  const T* weight;         // (N, K)
-  const T* bias;           // (N), or null
-  double* statistics;      // (4)
-  T* d_x;                  // (M, K), or null if no gradient is wanted
-  Wide<T>* d_weight;       // (N, K), or null if no gradient is wanted or the weight is frozen
-  Wide<T>* d_bias;         // (N), or null likewise, or if there is no bias
+  const OpCall& call = OpCall::none();
+  // M rows, K inputs, N classes
+  LinearShape shape = LinearShape::of(call.input_shape(LinearCrossEntropyIn::kX),
+                                      call.input_shape(LinearCrossEntropyIn::kWeight));
+  LinearCrossEntropyAttributes attributes = call.attributes<LinearCrossEntropyAttributes>();
+  const T* x = call.input<T>(LinearCrossEntropyIn::kX);                          // (M, K)
+  const int32_t* targets = call.input<int32_t>(LinearCrossEntropyIn::kTargets);  // (M)
+  const T* weight = call.input<T>(LinearCrossEntropyIn::kWeight);                // (N, K)
+  const T* bias = call.input<T>(LinearCrossEntropyIn::kBias);                    // (N), or null
+  double* statistics = call.output<double>(LinearCrossEntropyOut::kStatistics);  // (4)
+  T* d_x = call.output<T>(LinearCrossEntropyOut::kDX);  // (M, K), or null if no gradient is wanted
+  // (N, K), or null if no gradient is wanted or the weight is frozen
+  Wide<T>* d_weight = call.output<Wide<T>>(LinearCrossEntropyOut::kDWeight);
+  // (N), or null likewise, or if there is no bias
+  Wide<T>* d_bias = call.output<Wide<T>>(LinearCrossEntropyOut::kDBias);
 
   int64_t chunk_rows() const { return std::min(attributes.rows, shape.rows); }
   int64_t chunks() const { return (shape.rows + chunk_rows() - 1) / chunk_rows(); }
@@ -74,8 +79,9 @@ struct LinearCrossEntropy {
             .first_row = first,
             .logits = logits,
             .targets = targets + first,
-            .statistics = nullptr,
-            .gradient = d_x == nullptr ? nullptr : logits};
+            .gradient = d_x == nullptr ? nullptr : logits,
+            .weights = nullptr,
+            .weight_sum = 0};
   }
   LinearForward<T> forward_of(int64_t chunk, T* logits, std::byte* workspace) const {
     return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
@@ -85,7 +91,6 @@ struct LinearCrossEntropy {
             .weight = weight,
             .bias = bias,
             .y = logits,
-            .pre = nullptr,
             .workspace = workspace};
   }
   LinearBackward<T> backward_of(int64_t chunk, const T* gradient, std::byte* workspace) const {
@@ -98,25 +103,10 @@ struct LinearCrossEntropy {
             .d_y = gradient,
             .x = x + first,
             .weight = weight,
-            .saved = nullptr,
             .d_x = d_x + first,
             .d_weight = d_weight,
             .d_bias = d_bias,
             .workspace = workspace};
-  }
-
-  static LinearCrossEntropy of(const OpCall& op) {
-    return {.shape = LinearShape::of(op.input_shape(LinearCrossEntropyIn::kX),
-                                     op.input_shape(LinearCrossEntropyIn::kWeight)),
-            .attributes = op.attributes<LinearCrossEntropyAttributes>(),
-            .x = op.input<T>(LinearCrossEntropyIn::kX),
-            .targets = op.input<int32_t>(LinearCrossEntropyIn::kTargets),
-            .weight = op.input<T>(LinearCrossEntropyIn::kWeight),
-            .bias = op.input<T>(LinearCrossEntropyIn::kBias),
-            .statistics = op.output<double>(LinearCrossEntropyOut::kStatistics),
-            .d_x = op.output<T>(LinearCrossEntropyOut::kDX),
-            .d_weight = op.output<Wide<T>>(LinearCrossEntropyOut::kDWeight),
-            .d_bias = op.output<Wide<T>>(LinearCrossEntropyOut::kDBias)};
   }
 };
 

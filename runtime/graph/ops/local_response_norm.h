@@ -36,36 +36,24 @@ TensorId local_response_norm(GraphBuilder& builder,
 
 template <typename T>
 struct LocalResponseNormForward {
-  int64_t rows, channels;
-  LocalResponseNormAttributes window;
-  const T* x;  // (rows, channels); missing channels count as zero
-  T* y;        // (rows, channels)
-
-  static LocalResponseNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(LocalResponseNormIn::kX).rows(),
-            .channels = op.input_shape(LocalResponseNormIn::kX).columns(),
-            .window = op.attributes<LocalResponseNormAttributes>(),
-            .x = op.input<T>(LocalResponseNormIn::kX),
-            .y = op.output<T>(LocalResponseNormOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(LocalResponseNormIn::kX).rows();
+  int64_t channels = call.input_shape(LocalResponseNormIn::kX).columns();
+  LocalResponseNormAttributes window = call.attributes<LocalResponseNormAttributes>();
+  // (rows, channels); missing channels count as zero
+  const T* x = call.input<T>(LocalResponseNormIn::kX);
+  T* y = call.output<T>(LocalResponseNormOut::kY);  // (rows, channels)
 };
 
 template <typename T>
 struct LocalResponseNormBackward {
-  int64_t rows, channels;
-  LocalResponseNormAttributes window;
-  const T* d_y;  // (rows, channels)
-  const T* x;    // (rows, channels)
-  T* d_x;        // (rows, channels)
-
-  static LocalResponseNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(LocalResponseNormBackwardIn::kDY).rows(),
-            .channels = op.input_shape(LocalResponseNormBackwardIn::kDY).columns(),
-            .window = op.attributes<LocalResponseNormAttributes>(),
-            .d_y = op.input<T>(LocalResponseNormBackwardIn::kDY),
-            .x = op.input<T>(LocalResponseNormBackwardIn::kX),
-            .d_x = op.output<T>(LocalResponseNormBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(LocalResponseNormBackwardIn::kDY).rows();
+  int64_t channels = call.input_shape(LocalResponseNormBackwardIn::kDY).columns();
+  LocalResponseNormAttributes window = call.attributes<LocalResponseNormAttributes>();
+  const T* d_y = call.input<T>(LocalResponseNormBackwardIn::kDY);  // (rows, channels)
+  const T* x = call.input<T>(LocalResponseNormBackwardIn::kX);     // (rows, channels)
+  T* d_x = call.output<T>(LocalResponseNormBackwardOut::kDX);      // (rows, channels)
 };
 
 // The max number of channels in a window that the kernels support.

@@ -83,53 +83,32 @@ inline std::vector<LoraPart> parts_of(const LoraAttributes& attributes, int64_t 
 
 template <typename T>
 struct LoraAdd {
-  LoraSizes sizes;
-  const LoraAttributes* attributes;
-  const T* y;    // (M, N)
-  const T* h;    // (M, P r)
-  const T* b;    // (R, r)
-  T* out;        // (M, N). May be y
-  T* workspace;  // as the implementation needs
-
-  static LoraAdd of(const OpCall& op) {
-    return {.sizes = LoraSizes::of(op.input_shape(LoraAddIn::kY),
-                                   op.input_shape(LoraAddIn::kH),
-                                   op.input_shape(LoraAddIn::kB)),
-            .attributes = &op.attributes<LoraAttributes>(),
-            .y = op.input<T>(LoraAddIn::kY),
-            .h = op.input<T>(LoraAddIn::kH),
-            .b = op.input<T>(LoraAddIn::kB),
-            .out = op.output<T>(LoraAddOut::kOut),
-            .workspace = op.workspace<T>()};
-  }
+  const OpCall& call = OpCall::none();
+  LoraSizes sizes = LoraSizes::of(call.input_shape(LoraAddIn::kY),
+                                  call.input_shape(LoraAddIn::kH),
+                                  call.input_shape(LoraAddIn::kB));
+  const LoraAttributes* attributes = &call.attributes<LoraAttributes>();
+  const T* y = call.input<T>(LoraAddIn::kY);  // (M, N)
+  const T* h = call.input<T>(LoraAddIn::kH);  // (M, P r)
+  const T* b = call.input<T>(LoraAddIn::kB);  // (R, r)
+  T* out = call.output<T>(LoraAddOut::kOut);  // (M, N). May be y
+  T* workspace = call.workspace<T>();         // as the implementation needs
 };
 
 template <typename T>
 struct LoraAddBackward {
-  LoraSizes sizes;
-  const LoraAttributes* attributes;
-  bool accumulate;
-  const T* d_out;  // (M, N)
-  const T* h;      // (M, P r)
-  const T* b;      // (R, r)
-  T* d_h;          // (M, P r) or null
-  Wide<T>* d_b;    // (R, r) or null
-  T* workspace;    // as the implementation needs
-
-  static LoraAddBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<LoraBackwardAttributes>();
-    return {.sizes = LoraSizes::of(op.input_shape(LoraAddIn::kDOut),
-                                   op.input_shape(LoraAddIn::kH),
-                                   op.input_shape(LoraAddIn::kB)),
-            .attributes = &attributes.forward,
-            .accumulate = attributes.accumulate,
-            .d_out = op.input<T>(LoraAddIn::kDOut),
-            .h = op.input<T>(LoraAddIn::kH),
-            .b = op.input<T>(LoraAddIn::kB),
-            .d_h = op.output<T>(LoraAddBackwardOut::kDH),
-            .d_b = op.output<Wide<T>>(LoraAddBackwardOut::kDB),
-            .workspace = op.workspace<T>()};
-  }
+  const OpCall& call = OpCall::none();
+  LoraSizes sizes = LoraSizes::of(call.input_shape(LoraAddIn::kDOut),
+                                  call.input_shape(LoraAddIn::kH),
+                                  call.input_shape(LoraAddIn::kB));
+  const LoraAttributes* attributes = &call.attributes<LoraBackwardAttributes>().forward;
+  bool accumulate = call.attributes<LoraBackwardAttributes>().accumulate;
+  const T* d_out = call.input<T>(LoraAddIn::kDOut);              // (M, N)
+  const T* h = call.input<T>(LoraAddIn::kH);                     // (M, P r)
+  const T* b = call.input<T>(LoraAddIn::kB);                     // (R, r)
+  T* d_h = call.output<T>(LoraAddBackwardOut::kDH);              // (M, P r) or null
+  Wide<T>* d_b = call.output<Wide<T>>(LoraAddBackwardOut::kDB);  // (R, r) or null
+  T* workspace = call.workspace<T>();                            // as the implementation needs
 };
 
 }  // namespace lockstep::graph

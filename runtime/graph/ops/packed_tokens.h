@@ -36,26 +36,20 @@ PackedTokensIds packed_tokens(GraphBuilder& builder, TensorId packed, int32_t fi
 struct PackedTokens {
   static constexpr int kMaxRows = 4, kPositions = 2;
 
-  int64_t batch, rows, time;
-  int32_t first_position;
-  const int32_t* packed;     // (B, rows, T)
-  int32_t* parts[kMaxRows];  // (B, T) each; the first `rows` are used
+  const OpCall& call = OpCall::none();
+  int64_t batch = call.input_shape(PackedTokensIn::kPacked)[0];
+  int64_t rows = call.input_shape(PackedTokensIn::kPacked)[1];
+  int64_t time = call.input_shape(PackedTokensIn::kPacked)[2];
+  int32_t first_position = call.attributes<PackedTokensAttributes>().first_position;
+  const int32_t* packed = call.input<int32_t>(PackedTokensIn::kPacked);  // (B, rows, T)
+  // (B, T) each; null behind the `rows` that there are
+  int32_t* parts[kMaxRows] = {call.output<int32_t>(PackedTokensOut::kTokens),
+                              call.output<int32_t>(PackedTokensOut::kDocuments),
+                              call.output<int32_t>(PackedTokensOut::kPositions),
+                              call.output<int32_t>(PackedTokensOut::kSegments)};
 
   // The number that is added to a row of a sample.
   LOCKSTEP_HD int32_t added_to(int64_t row) const { return row == kPositions ? first_position : 0; }
-
-  static PackedTokens of(const OpCall& op) {
-    const Shape& shape = op.input_shape(PackedTokensIn::kPacked);
-    PackedTokens all = {.batch = shape[0],
-                        .rows = shape[1],
-                        .time = shape[2],
-                        .first_position = op.attributes<PackedTokensAttributes>().first_position,
-                        .packed = op.input<int32_t>(PackedTokensIn::kPacked),
-                        .parts = {}};
-    for (int64_t row = 0; row < all.rows; ++row)
-      all.parts[row] = op.output<int32_t>({PackedTokensOut::kTokens, static_cast<size_t>(row)});
-    return all;
-  }
 };
 
 }  // namespace lockstep::graph

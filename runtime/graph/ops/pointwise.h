@@ -72,28 +72,24 @@ struct PointwiseForward {
   const PointwiseProgram* program;
   const PointwiseCode* code;
   PointwiseLoops loops;
-  int64_t n;                                      // elements of y
-  const void* inputs[PointwiseCode::kMaxInputs];  // with their shapes and types
-  DType input_types[PointwiseCode::kMaxInputs];   // floating types are T if that is double
-  void* y;                                        // (n). May be an input of the same shape
+  int64_t n;                                           // elements of y
+  const void* inputs[PointwiseCode::kMaxInputs] = {};  // with their shapes and types
+  DType input_types[PointwiseCode::kMaxInputs] = {};   // floating types are T if that is double
+  void* y;                                             // (n). May be an input of the same shape
   DType y_type;
 
-  static PointwiseForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<PointwiseAttributes>();
-    PointwiseForward forward{.program = &attributes.program,
-                             .code = &attributes.code,
-                             .loops = {},
-                             .n = op.output_shape(PointwiseOut::kY).elements(),
-                             .inputs = {},
-                             .input_types = {},
-                             .y = op.output<std::byte>(PointwiseOut::kY),
-                             .y_type = type_of(op.output_dtype(PointwiseOut::kY))};
-    for (size_t k = 0; k < attributes.shapes.size(); ++k) {
-      forward.inputs[k] = op.input<std::byte>({PointwiseIn::kX, k});
-      forward.input_types[k] = type_of(op.input_dtype({PointwiseIn::kX, k}));
+  explicit PointwiseForward(const OpCall& call)
+      : program(&call.attributes<PointwiseAttributes>().program),
+        code(&call.attributes<PointwiseAttributes>().code),
+        loops(PointwiseLoops::of(call.output_shape(PointwiseOut::kY),
+                                 call.attributes<PointwiseAttributes>().shapes)),
+        n(call.output_shape(PointwiseOut::kY).elements()),
+        y(call.output<std::byte>(PointwiseOut::kY)),
+        y_type(type_of(call.output_dtype(PointwiseOut::kY))) {
+    for (size_t k = 0; k < call.attributes<PointwiseAttributes>().shapes.size(); ++k) {
+      inputs[k] = call.input<std::byte>({PointwiseIn::kX, k});
+      input_types[k] = type_of(call.input_dtype({PointwiseIn::kX, k}));
     }
-    forward.loops = PointwiseLoops::of(op.output_shape(PointwiseOut::kY), attributes.shapes);
-    return forward;
   }
 
  private:

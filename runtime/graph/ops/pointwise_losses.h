@@ -29,27 +29,18 @@ void mean_squared_error(GraphBuilder& builder, TensorId predictions, TensorId ta
 
 template <typename T>
 struct PointwiseLoss {
-  bool squared;  // mean_squared_error, otherwise binary_cross_entropy
-  int64_t rows, outputs;
-  const T* predictions;    // (rows, outputs)
-  const Wide<T>* targets;  // (rows, outputs)
-  double* statistics;      // (4)
-  T* gradient;             // (rows, outputs), over the predictions; null if not wanted.
-                           // Rows that do not count get 0
-  BinaryCrossEntropyAttributes classes = {};
-
-  static PointwiseLoss of(const OpCall& op) {
-    return {.squared = op.kind() == OpKind::kMeanSquaredError,
-            .rows = op.input_shape(LossIn::kPrediction).rows(),
-            .outputs = op.input_shape(LossIn::kPrediction).columns(),
-            .predictions = op.input<T>(LossIn::kPrediction),
-            .targets = op.input<Wide<T>>(LossIn::kTargets),
-            .statistics = op.output<double>(LossOut::kStatistics),
-            .gradient = op.output<T>(LossOut::kGradient),
-            .classes = op.kind() == OpKind::kMeanSquaredError
-                           ? BinaryCrossEntropyAttributes{}
-                           : op.attributes<BinaryCrossEntropyAttributes>()};
-  }
+  const OpCall& call = OpCall::none();
+  // mean_squared_error, otherwise binary_cross_entropy
+  bool squared = call.kind() == OpKind::kMeanSquaredError;
+  int64_t rows = call.input_shape(LossIn::kPrediction).rows();
+  int64_t outputs = call.input_shape(LossIn::kPrediction).columns();
+  const T* predictions = call.input<T>(LossIn::kPrediction);       // (rows, outputs)
+  const Wide<T>* targets = call.input<Wide<T>>(LossIn::kTargets);  // (rows, outputs)
+  double* statistics = call.output<double>(LossOut::kStatistics);  // (4)
+  // (rows, outputs), over the predictions; null if not wanted. Rows that do not count get 0
+  T* gradient = call.output<T>(LossOut::kGradient);
+  BinaryCrossEntropyAttributes classes =
+      squared ? BinaryCrossEntropyAttributes{} : call.attributes<BinaryCrossEntropyAttributes>();
 };
 
 }  // namespace lockstep::graph

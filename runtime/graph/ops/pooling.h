@@ -90,68 +90,47 @@ struct PoolShape {
 // For max_pool and avg_pool.
 template <typename T>
 struct PoolForward {
-  PoolShape shape;
-  const T* x;      // (N, H, W, C)
-  T* y;            // (N, OH, OW, C)
-  uint8_t* place;  // (N, OH, OW, C) index of the largest tap, or null
-
-  static PoolForward of(const OpCall& op) {
-    return {.shape = {op.input_shape(PoolIn::kX),
-                      op.output_shape(PoolOut::kY),
-                      op.attributes<PoolAttributes>()},
-            .x = op.input<T>(PoolIn::kX),
-            .y = op.output<T>(PoolOut::kY),
-            .place = op.output<uint8_t>(PoolOut::kPlace)};
-  }
+  const OpCall& call = OpCall::none();
+  PoolShape shape = {call.input_shape(PoolIn::kX),
+                     call.output_shape(PoolOut::kY),
+                     call.attributes<PoolAttributes>()};
+  const T* x = call.input<T>(PoolIn::kX);  // (N, H, W, C)
+  T* y = call.output<T>(PoolOut::kY);      // (N, OH, OW, C)
+  // (N, OH, OW, C) index of the largest tap, or null
+  uint8_t* place = call.output<uint8_t>(PoolOut::kPlace);
 };
 
 template <typename T>
 struct PoolBackward {
-  PoolShape shape;
-  const T* d_y;          // (N, OH, OW, C)
-  const uint8_t* place;  // (N, OH, OW, C) from max_pool
-  T* d_x;                // (N, H, W, C)
-
-  static PoolBackward of(const OpCall& op) {
-    return {.shape = {op.output_shape(PoolBackwardOut::kDX),
-                      op.input_shape(PoolBackwardIn::kDY),
-                      op.attributes<PoolAttributes>()},
-            .d_y = op.input<T>(PoolBackwardIn::kDY),
-            .place = op.input<uint8_t>(PoolBackwardIn::kPlace),
-            .d_x = op.output<T>(PoolBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  PoolShape shape = {call.output_shape(PoolBackwardOut::kDX),
+                     call.input_shape(PoolBackwardIn::kDY),
+                     call.attributes<PoolAttributes>()};
+  const T* d_y = call.input<T>(PoolBackwardIn::kDY);  // (N, OH, OW, C)
+  // (N, OH, OW, C) from max_pool
+  const uint8_t* place = call.input<uint8_t>(PoolBackwardIn::kPlace);
+  T* d_x = call.output<T>(PoolBackwardOut::kDX);  // (N, H, W, C)
 };
 
 template <typename T>
 struct GlobalAvgPoolForward {
-  int64_t images, pixels, channels;
-  const T* x;  // (images, pixels, channels)
-  T* y;        // (images, channels)
-
-  static GlobalAvgPoolForward of(const OpCall& op) {
-    const Shape& x = op.input_shape(PoolIn::kX);
-    return {.images = x[0],
-            .pixels = x[1] * x[2],
-            .channels = x[3],
-            .x = op.input<T>(PoolIn::kX),
-            .y = op.output<T>(PoolOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t images = call.input_shape(PoolIn::kX)[0];
+  int64_t pixels = call.input_shape(PoolIn::kX)[1] * call.input_shape(PoolIn::kX)[2];
+  int64_t channels = call.input_shape(PoolIn::kX)[3];
+  const T* x = call.input<T>(PoolIn::kX);  // (images, pixels, channels)
+  T* y = call.output<T>(PoolOut::kY);      // (images, channels)
 };
 
 template <typename T>
 struct GlobalAvgPoolBackward {
-  int64_t images, pixels, channels;
-  const T* d_y;  // (images, channels)
-  T* d_x;        // (images, pixels, channels)
-
-  static GlobalAvgPoolBackward of(const OpCall& op) {
-    const Shape& x = op.output_shape(PoolBackwardOut::kDX);
-    return {.images = x[0],
-            .pixels = x[1] * x[2],
-            .channels = x[3],
-            .d_y = op.input<T>(PoolBackwardIn::kDY),
-            .d_x = op.output<T>(PoolBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t images = call.output_shape(PoolBackwardOut::kDX)[0];
+  int64_t pixels =
+      call.output_shape(PoolBackwardOut::kDX)[1] * call.output_shape(PoolBackwardOut::kDX)[2];
+  int64_t channels = call.output_shape(PoolBackwardOut::kDX)[3];
+  const T* d_y = call.input<T>(PoolBackwardIn::kDY);  // (images, channels)
+  T* d_x = call.output<T>(PoolBackwardOut::kDX);      // (images, pixels, channels)
 };
 
 }  // namespace lockstep::graph

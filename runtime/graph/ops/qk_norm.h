@@ -38,6 +38,33 @@ TensorId qk_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
+// How the tokens of x are divided.
+struct QkNormSizes {
+  struct Heads {
+    int64_t count, first;  // of a token, and the index at which they begin
+  };
+
+  int64_t tokens, width, head_size;  // B T, P, D
+  Heads q, k;
+  int64_t rest;  // the index at which v begins
+
+  static QkNormSizes of(const Shape& x, const QkNormAttributes& attributes) {
+    const int64_t heads = attributes.heads, kv_heads = attributes.kv_heads;
+    const int64_t size = x.columns() / (heads + 2 * kv_heads);
+    return {.tokens = x.rows(),
+            .width = x.columns(),
+            .head_size = size,
+            .q = {heads, 0},
+            .k = {kv_heads, heads * size},
+            .rest = (heads + kv_heads) * size};
+  }
+  // Where the heads begin; null for null.
+  template <typename T>
+  static T* begin(T* array, Heads heads) {
+    return array == nullptr ? nullptr : array + heads.first;
+  }
+};
+
 // The part of each token that is copied: v.
 template <typename T>
 struct QkNormRest {
@@ -48,74 +75,57 @@ struct QkNormRest {
 
 template <typename T>
 struct QkNormForward {
-  RmsNormForward<T> q, k;  // rows are heads: (tokens H) and (tokens K) of D elements
-  QkNormRest<T> rest;
+  const OpCall& call = OpCall::none();
+  QkNormSizes sizes =
+      QkNormSizes::of(call.input_shape(QkNormIn::kX), call.attributes<QkNormAttributes>());
+  // Rows are heads: (tokens H) and (tokens K) of D elements.
+  RmsNormForward<T> q = norm(sizes.q, QkNormIn::kGammaQ, QkNormOut::kRstdQ);
+  RmsNormForward<T> k = norm(sizes.k, QkNormIn::kGammaK, QkNormOut::kRstdK);
+  QkNormRest<T> rest = {sizes.tokens,
+                        sizes.width,
+                        sizes.rest,
+                        call.input<T>(QkNormIn::kX),
+                        call.output<T>(QkNormOut::kY)};
 
-  static QkNormForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<QkNormAttributes>();
-    const Shape& shape = op.input_shape(QkNormIn::kX);
-    const int64_t size = op.input_shape(QkNormIn::kGammaQ).elements(), tokens = shape.rows();
-    const auto of_heads = [&](int64_t heads, int64_t first, QkNormIn gamma, QkNormOut rstd) {
-      const T* const x = op.input<T>(QkNormIn::kX);
-      T* const y = op.output<T>(QkNormOut::kY);
-      return RmsNormForward<T>{.rows = tokens * heads,
-                               .columns = size,
-                               .places = {heads, shape.columns()},
-                               .epsilon = attributes.epsilon,
-                               .x = x == nullptr ? nullptr : x + first,
-                               .delta = nullptr,
-                               .gamma = op.input<T>(gamma),
-                               .y = y == nullptr ? nullptr : y + first,
-                               .sum = nullptr,
-                               .rstd = op.output<Wide<T>>(rstd)};
-    };
-    const int64_t q_width = attributes.heads * size, k_width = attributes.kv_heads * size;
-    return {.q = of_heads(attributes.heads, 0, QkNormIn::kGammaQ, QkNormOut::kRstdQ),
-            .k = of_heads(attributes.kv_heads, q_width, QkNormIn::kGammaK, QkNormOut::kRstdK),
-            .rest = {tokens,
-                     shape.columns(),
-                     q_width + k_width,
-                     op.input<T>(QkNormIn::kX),
-                     op.output<T>(QkNormOut::kY)}};
+ private:
+  RmsNormForward<T> norm(QkNormSizes::Heads heads, QkNormIn gamma, QkNormOut rstd) const {
+    return {.rows = sizes.tokens * heads.count,
+            .columns = sizes.head_size,
+            .places = {heads.count, sizes.width},
+            .epsilon = call.attributes<QkNormAttributes>().epsilon,
+            .x = QkNormSizes::begin(call.input<T>(QkNormIn::kX), heads),
+            .gamma = call.input<T>(gamma),
+            .y = QkNormSizes::begin(call.output<T>(QkNormOut::kY), heads),
+            .rstd = call.output<Wide<T>>(rstd)};
   }
 };
 
 template <typename T>
 struct QkNormBackward {
-  RmsNormBackward<T> q, k;  // each one uses the whole workspace, one after the other
-  QkNormRest<T> rest;
+  using In = QkNormBackwardIn;
+  using Out = QkNormBackwardOut;
 
-  static QkNormBackward of(const OpCall& op) {
-    using In = QkNormBackwardIn;
-    using Out = QkNormBackwardOut;
-    const auto& attributes = op.attributes<QkNormAttributes>();
-    const Shape& shape = op.input_shape(QkNormBackwardIn::kDY);
-    const int64_t size = op.input_shape(QkNormBackwardIn::kGammaQ).elements(),
-                  tokens = shape.rows();
-    const auto of_heads = [&](int64_t heads, int64_t first, In gamma, In rstd, Out d_gamma) {
-      const auto after = [first](auto* array) {
-        return array == nullptr ? nullptr : array + first;
-      };
-      return RmsNormBackward<T>{.rows = tokens * heads,
-                                .columns = size,
-                                .places = {heads, shape.columns()},
-                                .d_y = after(op.input<T>(QkNormBackwardIn::kDY)),
-                                .d_residual = nullptr,
-                                .sum = after(op.input<T>(QkNormBackwardIn::kX)),
-                                .gamma = op.input<T>(gamma),
-                                .rstd = op.input<Wide<T>>(rstd),
-                                .d_sum = after(op.output<T>(QkNormBackwardOut::kDX)),
-                                .d_gamma = op.output<Wide<T>>(d_gamma),
-                                .workspace = op.workspace<Wide<T>>()};
-    };
-    const int64_t q_width = attributes.heads * size, k_width = attributes.kv_heads * size;
-    return {.q = of_heads(attributes.heads, 0, In::kGammaQ, In::kRstdQ, Out::kDGammaQ),
-            .k = of_heads(attributes.kv_heads, q_width, In::kGammaK, In::kRstdK, Out::kDGammaK),
-            .rest = {tokens,
-                     shape.columns(),
-                     q_width + k_width,
-                     op.input<T>(QkNormBackwardIn::kDY),
-                     op.output<T>(QkNormBackwardOut::kDX)}};
+  const OpCall& call = OpCall::none();
+  QkNormSizes sizes =
+      QkNormSizes::of(call.input_shape(In::kDY), call.attributes<QkNormAttributes>());
+  // Each one uses the whole workspace, one after the other.
+  RmsNormBackward<T> q = norm(sizes.q, In::kGammaQ, In::kRstdQ, Out::kDGammaQ);
+  RmsNormBackward<T> k = norm(sizes.k, In::kGammaK, In::kRstdK, Out::kDGammaK);
+  QkNormRest<T> rest = {
+      sizes.tokens, sizes.width, sizes.rest, call.input<T>(In::kDY), call.output<T>(Out::kDX)};
+
+ private:
+  RmsNormBackward<T> norm(QkNormSizes::Heads heads, In gamma, In rstd, Out d_gamma) const {
+    return {.rows = sizes.tokens * heads.count,
+            .columns = sizes.head_size,
+            .places = {heads.count, sizes.width},
+            .d_y = QkNormSizes::begin(call.input<T>(In::kDY), heads),
+            .sum = QkNormSizes::begin(call.input<T>(In::kX), heads),
+            .gamma = call.input<T>(gamma),
+            .rstd = call.input<Wide<T>>(rstd),
+            .d_sum = QkNormSizes::begin(call.output<T>(Out::kDX), heads),
+            .d_gamma = call.output<Wide<T>>(d_gamma),
+            .workspace = call.workspace<Wide<T>>()};
   }
 };
 

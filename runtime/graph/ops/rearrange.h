@@ -91,49 +91,30 @@ TensorId copy_parameter(GraphBuilder& builder, const std::string& name, TensorId
 
 template <typename T>
 struct RearrangeForward {
-  View view;
-  const T* x;
-  T* y;
-
-  static RearrangeForward of(const OpCall& op) {
-    return {.view = op.attributes<RearrangeAttributes>().views.view,
-            .x = op.input<T>(RearrangeIn::kX),
-            .y = op.output<T>(RearrangeOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  View view = call.attributes<RearrangeAttributes>().views.view;
+  const T* x = call.input<T>(RearrangeIn::kX);
+  T* y = call.output<T>(RearrangeOut::kY);
 };
 
 template <typename T>
 struct Reshape {
-  int64_t n;
-  const T* x;  // (n)
-  T* y;        // (n). May be x
-
-  static Reshape of(const OpCall& op) {
-    return {.n = op.input_shape(RearrangeIn::kX).elements(),
-            .x = op.input<T>(RearrangeIn::kX),
-            .y = op.output<T>(RearrangeOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t n = call.input_shape(RearrangeIn::kX).elements();
+  const T* x = call.input<T>(RearrangeIn::kX);  // (n)
+  T* y = call.output<T>(RearrangeOut::kY);      // (n). May be x
 };
 
 // D is Wide<T> for a parameter, otherwise T.
 template <typename T, typename D>
 struct RearrangeBackward {
-  View view;  // of d_x into d_y
-  ViewTerms terms;
-  bool accumulate;
-  const T* d_y;
-  D* d_x;
-  Wide<T>* workspace;  // as the implementation needs
-
-  static RearrangeBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<RearrangeBackwardAttributes>();
-    return {.view = attributes.view,
-            .terms = attributes.terms,
-            .accumulate = attributes.accumulate,
-            .d_y = op.input<T>(RearrangeBackwardIn::kDY),
-            .d_x = op.output<D>(RearrangeBackwardOut::kDX),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  View view = call.attributes<RearrangeBackwardAttributes>().view;  // of d_x into d_y
+  ViewTerms terms = call.attributes<RearrangeBackwardAttributes>().terms;
+  bool accumulate = call.attributes<RearrangeBackwardAttributes>().accumulate;
+  const T* d_y = call.input<T>(RearrangeBackwardIn::kDY);
+  D* d_x = call.output<D>(RearrangeBackwardOut::kDX);
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 }  // namespace lockstep::graph

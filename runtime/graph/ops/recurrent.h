@@ -127,33 +127,20 @@ inline int recurrent_input_rows(const RecurrentShape& s, RecurrentRows (&rows)[2
 
 template <typename T>
 struct RecurrentForward {
-  RecurrentShape shape;
-  const T* x;          // (T, N, F)
-  const T* w;          // (D, G H, F)
-  const T* r;          // (D, G H, H)
-  const T* bias;       // (D, 2 G H) or null
-  const T* initial_h;  // (D, N, H) or null
-  const T* initial_c;  // (D, N, H) or null
-  T* y;                // (D, T, N, H)
-  T* cells;            // (D, T, N, H) or null
-  Wide<T>* gates;      // (D, T, N, S H)
-  std::byte* workspace;
-
-  static RecurrentForward of(const OpCall& op) {
-    return {.shape = RecurrentShape::of(op.input_shape(RecurrentIn::kX),
-                                        op.input_shape(RecurrentIn::kR),
-                                        op.attributes<RecurrentAttributes>()),
-            .x = op.input<T>(RecurrentIn::kX),
-            .w = op.input<T>(RecurrentIn::kW),
-            .r = op.input<T>(RecurrentIn::kR),
-            .bias = op.input<T>(RecurrentIn::kBias),
-            .initial_h = op.input<T>(RecurrentIn::kInitialH),
-            .initial_c = op.input<T>(RecurrentIn::kInitialC),
-            .y = op.output<T>(RecurrentOut::kY),
-            .cells = op.output<T>(RecurrentOut::kCells),
-            .gates = op.output<Wide<T>>(RecurrentOut::kGates),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  RecurrentShape shape = RecurrentShape::of(call.input_shape(RecurrentIn::kX),
+                                            call.input_shape(RecurrentIn::kR),
+                                            call.attributes<RecurrentAttributes>());
+  const T* x = call.input<T>(RecurrentIn::kX);                  // (T, N, F)
+  const T* w = call.input<T>(RecurrentIn::kW);                  // (D, G H, F)
+  const T* r = call.input<T>(RecurrentIn::kR);                  // (D, G H, H)
+  const T* bias = call.input<T>(RecurrentIn::kBias);            // (D, 2 G H) or null
+  const T* initial_h = call.input<T>(RecurrentIn::kInitialH);   // (D, N, H) or null
+  const T* initial_c = call.input<T>(RecurrentIn::kInitialC);   // (D, N, H) or null
+  T* y = call.output<T>(RecurrentOut::kY);                      // (D, T, N, H)
+  T* cells = call.output<T>(RecurrentOut::kCells);              // (D, T, N, H) or null
+  Wide<T>* gates = call.output<Wide<T>>(RecurrentOut::kGates);  // (D, T, N, S H)
+  std::byte* workspace = call.workspace();
   const T* h_before(int64_t direction, int64_t step) const {
     return shape.before(y, initial_h, direction, step);
   }
@@ -164,52 +151,30 @@ struct RecurrentForward {
 
 template <typename T>
 struct RecurrentBackward {
-  RecurrentShape shape;
-  bool accumulate_w, accumulate_r, accumulate_bias;
-  const T* d_y;          // (D, T, N, H) or null
-  const T* d_cells;      // (D, T, N, H) or null
-  const T* x;            // (T, N, F)
-  const T* w;            // (D, G H, F)
-  const T* r;            // (D, G H, H)
-  const T* initial_h;    // (D, N, H) or null
-  const T* initial_c;    // (D, N, H) or null
-  const T* y;            // (D, T, N, H)
-  const T* cells;        // (D, T, N, H) or null
-  const Wide<T>* gates;  // (D, T, N, S H)
-  T* d_x;                // (T, N, F) or null
-  Wide<T>* d_w;          // (D, G H, F) or null
-  Wide<T>* d_r;          // (D, G H, H) or null
-  Wide<T>* d_bias;       // (D, 2 G H) or null
-  T* d_initial_h;        // (D, N, H) or null
-  T* d_initial_c;        // (D, N, H) or null
-  std::byte* workspace;
-
-  static RecurrentBackward of(const OpCall& op) {
-    const auto& attributes = op.attributes<RecurrentBackwardAttributes>();
-    return {.shape = RecurrentShape::of(op.input_shape(RecurrentBackwardIn::kX),
-                                        op.input_shape(RecurrentBackwardIn::kR),
-                                        attributes.forward),
-            .accumulate_w = attributes.accumulate_w,
-            .accumulate_r = attributes.accumulate_r,
-            .accumulate_bias = attributes.accumulate_bias,
-            .d_y = op.input<T>(RecurrentBackwardIn::kDY),
-            .d_cells = op.input<T>(RecurrentBackwardIn::kDCells),
-            .x = op.input<T>(RecurrentBackwardIn::kX),
-            .w = op.input<T>(RecurrentBackwardIn::kW),
-            .r = op.input<T>(RecurrentBackwardIn::kR),
-            .initial_h = op.input<T>(RecurrentBackwardIn::kInitialH),
-            .initial_c = op.input<T>(RecurrentBackwardIn::kInitialC),
-            .y = op.input<T>(RecurrentBackwardIn::kY),
-            .cells = op.input<T>(RecurrentBackwardIn::kCells),
-            .gates = op.input<Wide<T>>(RecurrentBackwardIn::kGates),
-            .d_x = op.output<T>(RecurrentBackwardOut::kDX),
-            .d_w = op.output<Wide<T>>(RecurrentBackwardOut::kDW),
-            .d_r = op.output<Wide<T>>(RecurrentBackwardOut::kDR),
-            .d_bias = op.output<Wide<T>>(RecurrentBackwardOut::kDBias),
-            .d_initial_h = op.output<T>(RecurrentBackwardOut::kDInitialH),
-            .d_initial_c = op.output<T>(RecurrentBackwardOut::kDInitialC),
-            .workspace = op.workspace()};
-  }
+  const OpCall& call = OpCall::none();
+  RecurrentShape shape = RecurrentShape::of(call.input_shape(RecurrentBackwardIn::kX),
+                                            call.input_shape(RecurrentBackwardIn::kR),
+                                            call.attributes<RecurrentBackwardAttributes>().forward);
+  bool accumulate_w = call.attributes<RecurrentBackwardAttributes>().accumulate_w;
+  bool accumulate_r = call.attributes<RecurrentBackwardAttributes>().accumulate_r;
+  bool accumulate_bias = call.attributes<RecurrentBackwardAttributes>().accumulate_bias;
+  const T* d_y = call.input<T>(RecurrentBackwardIn::kDY);                   // (D, T, N, H) or null
+  const T* d_cells = call.input<T>(RecurrentBackwardIn::kDCells);           // (D, T, N, H) or null
+  const T* x = call.input<T>(RecurrentBackwardIn::kX);                      // (T, N, F)
+  const T* w = call.input<T>(RecurrentBackwardIn::kW);                      // (D, G H, F)
+  const T* r = call.input<T>(RecurrentBackwardIn::kR);                      // (D, G H, H)
+  const T* initial_h = call.input<T>(RecurrentBackwardIn::kInitialH);       // (D, N, H) or null
+  const T* initial_c = call.input<T>(RecurrentBackwardIn::kInitialC);       // (D, N, H) or null
+  const T* y = call.input<T>(RecurrentBackwardIn::kY);                      // (D, T, N, H)
+  const T* cells = call.input<T>(RecurrentBackwardIn::kCells);              // (D, T, N, H) or null
+  const Wide<T>* gates = call.input<Wide<T>>(RecurrentBackwardIn::kGates);  // (D, T, N, S H)
+  T* d_x = call.output<T>(RecurrentBackwardOut::kDX);                       // (T, N, F) or null
+  Wide<T>* d_w = call.output<Wide<T>>(RecurrentBackwardOut::kDW);           // (D, G H, F) or null
+  Wide<T>* d_r = call.output<Wide<T>>(RecurrentBackwardOut::kDR);           // (D, G H, H) or null
+  Wide<T>* d_bias = call.output<Wide<T>>(RecurrentBackwardOut::kDBias);     // (D, 2 G H) or null
+  T* d_initial_h = call.output<T>(RecurrentBackwardOut::kDInitialH);        // (D, N, H) or null
+  T* d_initial_c = call.output<T>(RecurrentBackwardOut::kDInitialC);        // (D, N, H) or null
+  std::byte* workspace = call.workspace();
   const T* h_before(int64_t direction, int64_t step) const {
     return shape.before(y, initial_h, direction, step);
   }

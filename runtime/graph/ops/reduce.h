@@ -81,22 +81,14 @@ struct ReduceLoops {
 
 template <typename T>
 struct ReduceForward {
-  ReduceKind kind;
-  ReduceLoops loops;
-  const T* x;
-  void* y;  // (loops.kept.count) T, or Wide<T> if `wide`
-  bool wide;
-  Wide<T>* workspace;  // as the implementation needs
-
-  static ReduceForward of(const OpCall& op) {
-    const auto& attributes = op.attributes<ReduceAttributes>();
-    return {.kind = attributes.kind,
-            .loops = ReduceLoops::of(attributes.x_shape, attributes.reduced),
-            .x = op.input<T>(ReduceIn::kX),
-            .y = op.output<std::byte>(ReduceOut::kY),
-            .wide = op.output_dtype(ReduceOut::kY) == DType::kF32,
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  ReduceKind kind = call.attributes<ReduceAttributes>().kind;
+  ReduceLoops loops = ReduceLoops::of(call.attributes<ReduceAttributes>().x_shape,
+                                      call.attributes<ReduceAttributes>().reduced);
+  const T* x = call.input<T>(ReduceIn::kX);
+  void* y = call.output<std::byte>(ReduceOut::kY);  // (loops.kept.count) T, or Wide<T> if `wide`
+  bool wide = call.output_dtype(ReduceOut::kY) == DType::kF32;
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 }  // namespace lockstep::graph

@@ -69,31 +69,28 @@ LOCKSTEP_HD float resize_weight(const ResizeRead& read, int32_t index) {
 
 template <typename T>
 struct ResizeCall {
-  int64_t images, height, width, channels;  // of x
-  int64_t out_height, out_width;            // of y
-  const T* from;                            // x; in the backward pass d_y
-  const ResizeRead* reads_down;             // (OH)
-  const ResizeRead* reads_across;           // (OW)
-  const ResizeReaders* readers_down;        // (H)
-  const ResizeReaders* readers_across;      // (W)
-  T* to;                                    // y; in the backward pass d_x
+  const OpCall& call = OpCall::none();
+  int64_t images = x_shape(call)[0];
+  int64_t height = x_shape(call)[1];
+  int64_t width = x_shape(call)[2];
+  int64_t channels = x_shape(call)[3];
+  int64_t out_height = y_shape(call)[1];
+  int64_t out_width = y_shape(call)[2];
+  const T* from = call.input<T>(ResizeIn::kX);  // x; in the backward pass d_y
+  const ResizeRead* reads_down = call.input<ResizeRead>(ResizeIn::kReadsDown);            // (OH)
+  const ResizeRead* reads_across = call.input<ResizeRead>(ResizeIn::kReadsAcross);        // (OW)
+  const ResizeReaders* readers_down = call.input<ResizeReaders>(ResizeIn::kReadersDown);  // (H)
+  const ResizeReaders* readers_across = call.input<ResizeReaders>(ResizeIn::kReadersAcross);  // (W)
+  T* to = call.output<T>(ResizeOut::kY);  // y; in the backward pass d_x
 
-  static ResizeCall of(const OpCall& op) {
-    const bool forward = op.kind() == OpKind::kResize;
-    const Shape& x = forward ? op.input_shape(ResizeIn::kX) : op.output_shape(ResizeOut::kY);
-    const Shape& y = forward ? op.output_shape(ResizeOut::kY) : op.input_shape(ResizeIn::kX);
-    return {.images = x[0],
-            .height = x[1],
-            .width = x[2],
-            .channels = x[3],
-            .out_height = y[1],
-            .out_width = y[2],
-            .from = op.input<T>(ResizeIn::kX),
-            .reads_down = op.input<ResizeRead>(ResizeIn::kReadsDown),
-            .reads_across = op.input<ResizeRead>(ResizeIn::kReadsAcross),
-            .readers_down = op.input<ResizeReaders>(ResizeIn::kReadersDown),
-            .readers_across = op.input<ResizeReaders>(ResizeIn::kReadersAcross),
-            .to = op.output<T>(ResizeOut::kY)};
+ private:
+  static const Shape& x_shape(const OpCall& call) {
+    return call.kind() == OpKind::kResize ? call.input_shape(ResizeIn::kX)
+                                          : call.output_shape(ResizeOut::kDX);
+  }
+  static const Shape& y_shape(const OpCall& call) {
+    return call.kind() == OpKind::kResize ? call.output_shape(ResizeOut::kY)
+                                          : call.input_shape(ResizeIn::kDY);
   }
 };
 

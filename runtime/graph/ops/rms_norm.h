@@ -51,56 +51,37 @@ struct RowPlaces {
 
 template <typename T>
 struct RmsNormForward {
-  int64_t rows, columns;
-  RowPlaces places;  // of x, delta, y and sum
-  float epsilon;
-  const T* x;      // (rows, columns)
-  const T* delta;  // (rows, columns) or null
-  const T* gamma;  // (columns)
-  T* y;            // (rows, columns)
-  T* sum;          // (rows, columns), rounded to T; null if delta is. May be x or delta
-  Wide<T>* rstd;   // (rows)
-
-  static RmsNormForward of(const OpCall& op) {
-    return {.rows = op.input_shape(RmsNormIn::kX).rows(),
-            .columns = op.input_shape(RmsNormIn::kX).columns(),
-            .places = {.stride = op.input_shape(RmsNormIn::kX).columns()},
-            .epsilon = op.attributes<RmsNormAttributes>().epsilon,
-            .x = op.input<T>(RmsNormIn::kX),
-            .delta = op.input<T>(RmsNormIn::kDelta),
-            .gamma = op.input<T>(RmsNormIn::kGamma),
-            .y = op.output<T>(RmsNormOut::kY),
-            .sum = op.output<T>(RmsNormOut::kSum),
-            .rstd = op.output<Wide<T>>(RmsNormOut::kRstd)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(RmsNormIn::kX).rows();
+  int64_t columns = call.input_shape(RmsNormIn::kX).columns();
+  // of x, delta, y and sum
+  RowPlaces places = {.stride = columns};
+  float epsilon = call.attributes<RmsNormAttributes>().epsilon;
+  const T* x = call.input<T>(RmsNormIn::kX);          // (rows, columns)
+  const T* delta = call.input<T>(RmsNormIn::kDelta);  // (rows, columns) or null
+  const T* gamma = call.input<T>(RmsNormIn::kGamma);  // (columns)
+  T* y = call.output<T>(RmsNormOut::kY);              // (rows, columns)
+  // (rows, columns), rounded to T; null if delta is. May be x or delta
+  T* sum = call.output<T>(RmsNormOut::kSum);
+  Wide<T>* rstd = call.output<Wide<T>>(RmsNormOut::kRstd);  // (rows)
 };
 
 template <typename T>
 struct RmsNormBackward {
-  int64_t rows, columns;
-  RowPlaces places;     // of d_y, d_residual, sum and d_sum
-  const T* d_y;         // (rows, columns)
-  const T* d_residual;  // (rows, columns) or null
-  const T* sum;         // (rows, columns)
-  const T* gamma;       // (columns)
-  const Wide<T>* rstd;  // (rows)
-  T* d_sum;             // (rows, columns). May be d_y or d_residual
-  Wide<T>* d_gamma;     // (columns)
-  Wide<T>* workspace;   // as the implementation needs
-
-  static RmsNormBackward of(const OpCall& op) {
-    return {.rows = op.input_shape(RmsNormBackwardIn::kDY).rows(),
-            .columns = op.input_shape(RmsNormBackwardIn::kDY).columns(),
-            .places = {.stride = op.input_shape(RmsNormBackwardIn::kDY).columns()},
-            .d_y = op.input<T>(RmsNormBackwardIn::kDY),
-            .d_residual = op.input<T>(RmsNormBackwardIn::kDResidual),
-            .sum = op.input<T>(RmsNormBackwardIn::kSum),
-            .gamma = op.input<T>(RmsNormBackwardIn::kGamma),
-            .rstd = op.input<Wide<T>>(RmsNormBackwardIn::kRstd),
-            .d_sum = op.output<T>(RmsNormBackwardOut::kDSum),
-            .d_gamma = op.output<Wide<T>>(RmsNormBackwardOut::kDGamma),
-            .workspace = op.workspace<Wide<T>>()};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(RmsNormBackwardIn::kDY).rows();
+  int64_t columns = call.input_shape(RmsNormBackwardIn::kDY).columns();
+  // of d_y, d_residual, sum and d_sum
+  RowPlaces places = {.stride = columns};
+  const T* d_y = call.input<T>(RmsNormBackwardIn::kDY);                 // (rows, columns)
+  const T* d_residual = call.input<T>(RmsNormBackwardIn::kDResidual);   // (rows, columns) or null
+  const T* sum = call.input<T>(RmsNormBackwardIn::kSum);                // (rows, columns)
+  const T* gamma = call.input<T>(RmsNormBackwardIn::kGamma);            // (columns)
+  const Wide<T>* rstd = call.input<Wide<T>>(RmsNormBackwardIn::kRstd);  // (rows)
+  // (rows, columns). May be d_y or d_residual
+  T* d_sum = call.output<T>(RmsNormBackwardOut::kDSum);
+  Wide<T>* d_gamma = call.output<Wide<T>>(RmsNormBackwardOut::kDGamma);  // (columns)
+  Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
 }  // namespace lockstep::graph

@@ -86,42 +86,24 @@ TensorId rotary(GraphBuilder& builder,
 // The arguments of rotary and rotary_backward.
 template <typename T>
 struct Rotation {
-  int64_t rows, time, width;  // B T, T, W
-  RotaryAttributes attributes;
-  bool back;                 // rotates by the negative angles
-  int64_t angle_rows;        // of the tables: B T if there are positions, otherwise T
-  const T* x;                // (B, T, W)
-  const int32_t* positions;  // (B, T), or null
-  T* y;                      // (B, T, W). May be x
-  // Workspace: each pair's angle per position, and the tables.
-  double* frequencies;  // (pairs)
-  float* cosines;       // (angle rows, pairs)
-  float* sines;         // (angle rows, pairs)
+  const OpCall& call = OpCall::none();
+  RotaryAttributes attributes = call.attributes<RotaryAttributes>();
+  int64_t rows = call.input_shape(RotaryIn::kX).rows();                           // B T
+  int64_t time = rows / std::max<int64_t>(1, call.input_shape(RotaryIn::kX)[0]);  // T
+  int64_t width = call.input_shape(RotaryIn::kX).columns();                       // W
+  bool back = call.kind() == OpKind::kRotaryBackward;  // rotates by the negative angles
+  // Of the tables: B T if there are positions, otherwise T.
+  int64_t angle_rows = call.has_input(RotaryIn::kPositions) ? rows : time;
+  const T* x = call.input<T>(RotaryIn::kX);                              // (B, T, W)
+  const int32_t* positions = call.input<int32_t>(RotaryIn::kPositions);  // (B, T), or null
+  T* y = call.output<T>(RotaryOut::kY);                                  // (B, T, W). May be x
+  // Workspace: each pair's angle per position (pairs), and the tables (angle rows, pairs).
+  double* frequencies = call.workspace<double>();
+  float* cosines =
+      frequencies == nullptr ? nullptr : reinterpret_cast<float*>(frequencies + pairs());
+  float* sines = cosines == nullptr ? nullptr : cosines + angle_rows * pairs();
 
   int64_t pairs() const { return attributes.rotary_size / 2; }  // of a head
-
-  static Rotation of(const OpCall& op) {
-    const Shape& shape = op.input_shape(RotaryIn::kX);
-    const auto& attributes = op.attributes<RotaryAttributes>();
-    const int64_t time = shape.rows() / std::max<int64_t>(1, shape[0]);
-    const int64_t angle_rows = op.has_input(RotaryIn::kPositions) ? shape.rows() : time;
-    const int64_t pairs = attributes.rotary_size / 2;
-    auto* const frequencies = op.workspace<double>();
-    auto* const cosines =
-        frequencies == nullptr ? nullptr : reinterpret_cast<float*>(frequencies + pairs);
-    return {.rows = shape.rows(),
-            .time = time,
-            .width = shape.columns(),
-            .attributes = attributes,
-            .back = op.kind() == OpKind::kRotaryBackward,
-            .angle_rows = angle_rows,
-            .x = op.input<T>(RotaryIn::kX),
-            .positions = op.input<int32_t>(RotaryIn::kPositions),
-            .y = op.output<T>(RotaryOut::kY),
-            .frequencies = frequencies,
-            .cosines = cosines,
-            .sines = cosines == nullptr ? nullptr : cosines + angle_rows * pairs};
-  }
   size_t workspace_bytes() const {
     const auto elements = static_cast<size_t>(pairs());
     return elements * (sizeof(double) + 2 * static_cast<size_t>(angle_rows) * sizeof(float));

@@ -37,38 +37,24 @@ TensorId softmax(GraphBuilder& builder, const std::string& name, TensorId x, Sof
 
 template <typename T>
 struct SoftmaxForward {
-  bool log, or_zero;
-  int64_t rows, columns;
-  const T* x;  // (rows, columns)
-  T* y;        // (rows, columns). May be x
-
-  static SoftmaxForward of(const OpCall& op) {
-    const SoftmaxForm form = op.attributes<SoftmaxAttributes>().form;
-    return {.log = form == SoftmaxForm::kLogarithm,
-            .or_zero = form == SoftmaxForm::kSharesOrZero,
-            .rows = op.input_shape(SoftmaxIn::kX).rows(),
-            .columns = op.input_shape(SoftmaxIn::kX).columns(),
-            .x = op.input<T>(SoftmaxIn::kX),
-            .y = op.output<T>(SoftmaxOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  bool log = call.attributes<SoftmaxAttributes>().form == SoftmaxForm::kLogarithm;
+  bool or_zero = call.attributes<SoftmaxAttributes>().form == SoftmaxForm::kSharesOrZero;
+  int64_t rows = call.input_shape(SoftmaxIn::kX).rows();
+  int64_t columns = call.input_shape(SoftmaxIn::kX).columns();
+  const T* x = call.input<T>(SoftmaxIn::kX);  // (rows, columns)
+  T* y = call.output<T>(SoftmaxOut::kY);      // (rows, columns). May be x
 };
 
 template <typename T>
 struct SoftmaxBackward {
-  bool log;
-  int64_t rows, columns;
-  const T* d_y;  // (rows, columns)
-  const T* y;    // (rows, columns)
-  T* d_x;        // (rows, columns). May be d_y or y
-
-  static SoftmaxBackward of(const OpCall& op) {
-    return {.log = op.attributes<SoftmaxAttributes>().form == SoftmaxForm::kLogarithm,
-            .rows = op.input_shape(SoftmaxBackwardIn::kDY).rows(),
-            .columns = op.input_shape(SoftmaxBackwardIn::kDY).columns(),
-            .d_y = op.input<T>(SoftmaxBackwardIn::kDY),
-            .y = op.input<T>(SoftmaxBackwardIn::kY),
-            .d_x = op.output<T>(SoftmaxBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  bool log = call.attributes<SoftmaxAttributes>().form == SoftmaxForm::kLogarithm;
+  int64_t rows = call.input_shape(SoftmaxBackwardIn::kDY).rows();
+  int64_t columns = call.input_shape(SoftmaxBackwardIn::kDY).columns();
+  const T* d_y = call.input<T>(SoftmaxBackwardIn::kDY);  // (rows, columns)
+  const T* y = call.input<T>(SoftmaxBackwardIn::kY);     // (rows, columns)
+  T* d_x = call.output<T>(SoftmaxBackwardOut::kDX);      // (rows, columns). May be d_y or y
 };
 
 }  // namespace lockstep::graph

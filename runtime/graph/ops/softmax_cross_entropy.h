@@ -32,6 +32,9 @@ class GraphBuilder;
 struct SoftmaxCrossEntropyAttributes {
   float label_smoothing = 0;     // in [0, 1)
   std::vector<float> weights{};  // (classes) above 0, or none
+
+  const float* weights_or_null() const { return weights.empty() ? nullptr : weights.data(); }
+  double weight_sum() const { return std::accumulate(weights.begin(), weights.end(), 0.0); }
 };
 
 namespace ops {
@@ -48,32 +51,21 @@ void softmax_cross_entropy(GraphBuilder& builder,
 
 template <typename T>
 struct SoftmaxCrossEntropy {
-  int64_t rows, classes;
-  int64_t stride;  // elements from row to row of the logits, at least `classes`
-  float label_smoothing;
-  int64_t first_row;               // the row that counts as row 0 for LaneContext::valid_rows
-  const T* logits;                 // (rows, stride)
-  const int32_t* targets;          // (rows)
-  double* statistics;              // (4)
-  T* gradient;                     // (rows, stride), over the logits, 0 from `classes` on; null if
-                                   // not wanted
-  const float* weights = nullptr;  // (classes) on the host until a device has its own; or null
-  double weight_sum = 0;
-
-  static SoftmaxCrossEntropy of(const OpCall& op) {
-    const std::vector<float>& weights = op.attributes<SoftmaxCrossEntropyAttributes>().weights;
-    return {.rows = op.input_shape(LossIn::kPrediction).rows(),
-            .classes = op.input_shape(LossIn::kPrediction).columns(),
-            .stride = op.input_stride(LossIn::kPrediction),
-            .label_smoothing = op.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing,
-            .first_row = 0,
-            .logits = op.input<T>(LossIn::kPrediction),
-            .targets = op.input<int32_t>(LossIn::kTargets),
-            .statistics = op.output<double>(LossOut::kStatistics),
-            .gradient = op.output<T>(LossOut::kGradient),
-            .weights = weights.empty() ? nullptr : weights.data(),
-            .weight_sum = std::accumulate(weights.begin(), weights.end(), 0.0)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t rows = call.input_shape(LossIn::kPrediction).rows();
+  int64_t classes = call.input_shape(LossIn::kPrediction).columns();
+  // elements from row to row of the logits, at least `classes`
+  int64_t stride = call.input_stride(LossIn::kPrediction);
+  float label_smoothing = call.attributes<SoftmaxCrossEntropyAttributes>().label_smoothing;
+  int64_t first_row = 0;  // the row that counts as row 0 for LaneContext::valid_rows
+  const T* logits = call.input<T>(LossIn::kPrediction);            // (rows, stride)
+  const int32_t* targets = call.input<int32_t>(LossIn::kTargets);  // (rows)
+  double* statistics = call.output<double>(LossOut::kStatistics);  // (4)
+  // (rows, stride), over the logits, 0 from `classes` on; null if not wanted
+  T* gradient = call.output<T>(LossOut::kGradient);
+  // (classes) on the host until a device has its own; or null
+  const float* weights = call.attributes<SoftmaxCrossEntropyAttributes>().weights_or_null();
+  double weight_sum = call.attributes<SoftmaxCrossEntropyAttributes>().weight_sum();
 };
 
 }  // namespace lockstep::graph

@@ -46,36 +46,25 @@ struct CountedTokens {
 
 template <typename T>
 struct TokenPoolingForward {
-  int64_t batch, width;  // B, C
-  CountedTokens counted;
-  const T* x;  // (B, T, C)
-  T* y;        // (B, C)
-
-  static TokenPoolingForward of(const OpCall& op) {
-    const Shape& x = op.input_shape(TokenPoolingIn::kX);
-    return {.batch = x[0],
-            .width = x[2],
-            .counted = {x[1], op.input<int32_t>(TokenPoolingIn::kDocuments)},
-            .x = op.input<T>(TokenPoolingIn::kX),
-            .y = op.output<T>(TokenPoolingOut::kY)};
-  }
+  const OpCall& call = OpCall::none();
+  // B, C
+  int64_t batch = call.input_shape(TokenPoolingIn::kX)[0];
+  int64_t width = call.input_shape(TokenPoolingIn::kX)[2];
+  CountedTokens counted = {call.input_shape(TokenPoolingIn::kX)[1],
+                           call.input<int32_t>(TokenPoolingIn::kDocuments)};
+  const T* x = call.input<T>(TokenPoolingIn::kX);  // (B, T, C)
+  T* y = call.output<T>(TokenPoolingOut::kY);      // (B, C)
 };
 
 template <typename T>
 struct TokenPoolingBackward {
-  int64_t batch, width;
-  CountedTokens counted;
-  const T* d_y;  // (B, C)
-  T* d_x;        // (B, T, C)
-
-  static TokenPoolingBackward of(const OpCall& op) {
-    const Shape& d_x = op.output_shape(TokenPoolingBackwardOut::kDX);
-    return {.batch = d_x[0],
-            .width = d_x[2],
-            .counted = {d_x[1], op.input<int32_t>(TokenPoolingBackwardIn::kDocuments)},
-            .d_y = op.input<T>(TokenPoolingBackwardIn::kDY),
-            .d_x = op.output<T>(TokenPoolingBackwardOut::kDX)};
-  }
+  const OpCall& call = OpCall::none();
+  int64_t batch = call.output_shape(TokenPoolingBackwardOut::kDX)[0];
+  int64_t width = call.output_shape(TokenPoolingBackwardOut::kDX)[2];
+  CountedTokens counted = {call.output_shape(TokenPoolingBackwardOut::kDX)[1],
+                           call.input<int32_t>(TokenPoolingBackwardIn::kDocuments)};
+  const T* d_y = call.input<T>(TokenPoolingBackwardIn::kDY);  // (B, C)
+  T* d_x = call.output<T>(TokenPoolingBackwardOut::kDX);      // (B, T, C)
 };
 
 }  // namespace lockstep::graph

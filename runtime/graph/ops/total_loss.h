@@ -45,17 +45,14 @@ struct TotalLoss {
   int count = 0;
   const double* losses[TotalLossAttributes::kMaxLosses] = {};  // (4) each
   double weights[TotalLossAttributes::kMaxLosses] = {};
-  double* statistics = nullptr;  // (4)
+  double* statistics;  // (4)
 
-  static TotalLoss of(const OpCall& op) {
-    TotalLoss total;
-    for (const float weight : op.attributes<TotalLossAttributes>().weights) {
-      total.losses[total.count] =
-          op.input<double>({TotalLossIn::kStatistics, static_cast<size_t>(total.count)});
-      total.weights[total.count++] = static_cast<double>(weight);
+  explicit TotalLoss(const OpCall& call)
+      : statistics(call.output<double>(TotalLossOut::kStatistics)) {
+    for (const float weight : call.attributes<TotalLossAttributes>().weights) {
+      losses[count] = call.input<double>({TotalLossIn::kStatistics, static_cast<size_t>(count)});
+      weights[count++] = static_cast<double>(weight);
     }
-    total.statistics = op.output<double>(TotalLossOut::kStatistics);
-    return total;
   }
 
   LOCKSTEP_HD void add() const {
