@@ -4,11 +4,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/op_kind.h"
 
 namespace lockstep::exec {
+
+inline size_t no_workspace(const graph::OpCall& /*call*/) { return 0; }
+inline bool any_op(const graph::OpCall& /*call*/) { return true; }
 
 // One way to run one kind of op.
 struct Implementation {
@@ -16,16 +20,32 @@ struct Implementation {
   const char* name;                        // "simd", "cudnn"
   void (*run)(const graph::OpCall& call);  // null: the executor itself runs the op
   // Workspace bytes.
-  size_t (*workspace_bytes)(const graph::OpCall& op) = [](const graph::OpCall&) {
-    return size_t{0};
-  };
+  size_t (*workspace_bytes)(const graph::OpCall& op) = no_workspace;
   // Whether it supports the op's shapes, types and attributes.
-  bool (*supports)(const graph::OpCall& op) = [](const graph::OpCall&) { return true; };
+  bool (*supports)(const graph::OpCall& op) = any_op;
   // Whether this machine's device has what it needs (a library, an engine of that library); null:
   // any device has. Called when an executor is made, in the order of the table. An implementation
   // that is skipped may log the reason.
   bool (*available)(const graph::OpCall& op) = nullptr;
 };
+
+// A function of a call, given one of the call or of the struct of the op's arguments.
+template <auto f>
+constexpr auto of_call() {
+  if constexpr (std::is_invocable_v<decltype(f), const graph::OpCall&>) {
+    return f;
+  } else {
+    return []<typename Result, typename Arguments>(Result (*)(const Arguments&)) {
+      return [](const graph::OpCall& call) { return f(Arguments{call}); };
+    }(f);
+  }
+}
+
+// An implementation whose functions take the call or the struct of the op's arguments.
+template <auto run, auto workspace_bytes = no_workspace, auto supports = any_op>
+constexpr Implementation row(graph::OpKind kind, const char* name) {
+  return {kind, name, of_call<run>(), of_call<workspace_bytes>(), of_call<supports>()};
+}
 
 // The implementations of one op of ops.def, for all of its kinds. Within a kind, the fastest is
 // first, and one that is available anywhere is last.

@@ -55,19 +55,14 @@ void activation_backward(const graph::ActivationBackward<float>& op) {
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::ActivationForward<float> op{call};
+void run_forward(const graph::ActivationForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(activation_forward_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const graph::OpCall& call) {
-  activation_backward(graph::ActivationBackward<float>{call});
-}
-
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kActivation, "simd", run_forward},
-    {graph::OpKind::kActivationBackward, "simd", run_backward},
+    exec::row<run_forward>(graph::OpKind::kActivation, "simd"),
+    exec::row<activation_backward>(graph::OpKind::kActivationBackward, "simd"),
 };
 
 }  // namespace

@@ -31,13 +31,12 @@ HWY_EXPORT(add_kernel);
 
 namespace {
 
-void run(const graph::OpCall& call) {
-  const graph::Add<float> op{call};
+void run(const graph::Add<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kAdd, "simd", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kAdd, "simd")};
 
 }  // namespace
 

@@ -442,8 +442,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kAttention, "blockwise", run_forward, forward_workspace_bytes},
-    {graph::OpKind::kAttentionBackward, "blockwise", run_backward, backward_workspace_bytes},
+    exec::row<run_forward, forward_workspace_bytes>(graph::OpKind::kAttention, "blockwise"),
+    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kAttentionBackward,
+                                                      "blockwise"),
 };
 
 }  // namespace

@@ -99,9 +99,8 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return BatchNormWorkspace::bytes(x.rows(), x.columns());
 }
 
-void run_forward(const graph::OpCall& call) {
-  const graph::BatchNormForward<float> op{call};
-  if (!call.training()) return batch_norm_apply(op, op.running_mean, op.running_variance);
+void run_forward(const graph::BatchNormForward<float>& op) {
+  if (!op.call.training()) return batch_norm_apply(op, op.running_mean, op.running_variance);
   if (op.lane_statistics != nullptr) {
     combine_lane_statistics(op.lanes, op.channels, op.lane_statistics, op.mean, op.variance);
   } else {
@@ -111,8 +110,7 @@ void run_forward(const graph::OpCall& call) {
   batch_norm_apply(op, op.mean, op.variance);
 }
 
-void run_statistics(const graph::OpCall& call) {
-  const graph::BatchStatistics<float> op{call};
+void run_statistics(const graph::BatchStatistics<float>& op) {
   batch_norm_statistics(op.rows,
                         op.channels,
                         op.x,
@@ -122,8 +120,7 @@ void run_statistics(const graph::OpCall& call) {
 }
 
 // Computes only two values per channel, once per step, so a plain loop suffices.
-void run_running(const graph::OpCall& call) {
-  const graph::BatchNormRunning<float> op{call};
+void run_running(const graph::BatchNormRunning<float>& op) {
   const auto rows = static_cast<double>(op.rows);
   const double factor = op.rows > 1 ? rows / (rows - 1) : 1.0;
   for (int64_t c = 0; c < op.channels; ++c) {
@@ -133,24 +130,17 @@ void run_running(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kBatchNorm, "simd", run_forward, workspace_bytes<graph::BatchNormIn::kX>},
-    {graph::OpKind::kBatchNormBackward,
-     "simd",
-     run_batch_norm_backward,
-     workspace_bytes<graph::BatchNormBackwardIn::kDY>},
-    {graph::OpKind::kBatchStatistics,
-     "simd",
-     run_statistics,
-     workspace_bytes<graph::BatchStatisticsIn::kX>},
-    {graph::OpKind::kBatchNormSums,
-     "simd",
-     run_batch_norm_sums,
-     workspace_bytes<graph::BatchNormBackwardIn::kDY>},
-    {graph::OpKind::kBatchNormRunning, "plain", run_running},
-    {graph::OpKind::kBatchNormInputGradient,
-     "simd",
-     run_batch_norm_input_gradient,
-     batch_norm_input_gradient_workspace_bytes},
+    exec::row<run_forward, workspace_bytes<graph::BatchNormIn::kX>>(graph::OpKind::kBatchNorm,
+                                                                    "simd"),
+    exec::row<run_batch_norm_backward, workspace_bytes<graph::BatchNormBackwardIn::kDY>>(
+        graph::OpKind::kBatchNormBackward, "simd"),
+    exec::row<run_statistics, workspace_bytes<graph::BatchStatisticsIn::kX>>(
+        graph::OpKind::kBatchStatistics, "simd"),
+    exec::row<run_batch_norm_sums, workspace_bytes<graph::BatchNormBackwardIn::kDY>>(
+        graph::OpKind::kBatchNormSums, "simd"),
+    exec::row<run_running>(graph::OpKind::kBatchNormRunning, "plain"),
+    exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace_bytes>(
+        graph::OpKind::kBatchNormInputGradient, "simd"),
 };
 
 }  // namespace

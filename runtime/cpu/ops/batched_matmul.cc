@@ -16,7 +16,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
 void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>{call}); }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kBatchedMatmul, "gemm", run, workspace_bytes}};
+    exec::row<run, workspace_bytes>(graph::OpKind::kBatchedMatmul, "gemm")};
 
 }  // namespace
 

@@ -167,8 +167,7 @@ HWY_EXPORT(cached_attention_kernel);
 
 namespace {
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  const graph::CachedAttention<float> op{call};
+size_t workspace_bytes(const graph::CachedAttention<float>& op) {
   return static_cast<size_t>(compute_threads() * ((op.room + 15) / 16 * 16)) * sizeof(float);
 }
 
@@ -177,8 +176,7 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kCachedAttention, "keys along vectors", run, workspace_bytes},
-};
+    exec::row<run, workspace_bytes>(graph::OpKind::kCachedAttention, "keys along vectors")};
 
 }  // namespace
 

@@ -43,23 +43,21 @@ void for_each_run(const graph::ConcatAttributes& sizes, F f) {
   });
 }
 
-void run_forward(const graph::OpCall& call) {
-  const graph::ConcatForward<float> op{call};
+void run_forward(const graph::ConcatForward<float>& op) {
   for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
     copy(op.x[k] + from, n, op.y + to);
   });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::ConcatBackward<float> op{call};
+void run_backward(const graph::ConcatBackward<float>& op) {
   for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
     if (op.d_x[k] != nullptr) copy(op.d_y + from, n, op.d_x[k] + to);
   });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConcat, "copies", run_forward},
-    {graph::OpKind::kConcatBackward, "copies", run_backward},
+    exec::row<run_forward>(graph::OpKind::kConcat, "copies"),
+    exec::row<run_backward>(graph::OpKind::kConcatBackward, "copies"),
 };
 
 }  // namespace

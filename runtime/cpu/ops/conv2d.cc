@@ -48,8 +48,7 @@ size_t conv2d_workspace(const graph::OpCall& op) {
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d(const graph::OpCall& call) {
-  const graph::Conv2dForward<float> op{call};
+void run_conv2d(const graph::Conv2dForward<float>& op) {
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -72,8 +71,7 @@ size_t conv2d_batch_norm_workspace(const graph::OpCall& op) {
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d_batch_norm(const graph::OpCall& call) {
-  const graph::Conv2dBatchNormForward<float> op{call};
+void run_conv2d_batch_norm(const graph::Conv2dBatchNormForward<float>& op) {
   auto* const scale =
       reinterpret_cast<float*>(op.workspace + norm_scale_offset<kKernels>(op.shape));
   batch_norm_scale(op.shape.outputs, op.gamma, op.running_variance, op.epsilon, scale);
@@ -91,38 +89,27 @@ void run_conv2d_batch_norm(const graph::OpCall& call) {
 }
 
 template <const Conv2dKernels& kKernels>
-void run_conv2d_backward(const graph::OpCall& call) {
-  const graph::Conv2dBackward<float> op{call};
+void run_conv2d_backward(const graph::Conv2dBackward<float>& op) {
   if (op.d_x != nullptr) kKernels.backward_input(op);
   if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) conv2d_backward_bias(op);
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConv2d,
-     "bf16x3",
-     run_conv2d<kConv2dBf16x3>,
-     conv2d_workspace<kConv2dBf16x3>,
-     conv2d_uses_bf16x3},
-    {graph::OpKind::kConv2d, "implicit gemm", run_conv2d<kConv2d>, conv2d_workspace<kConv2d>},
-    {graph::OpKind::kConv2dBackward,
-     "bf16x3",
-     run_conv2d_backward<kConv2dBf16x3>,
-     conv2d_workspace<kConv2dBf16x3>,
-     conv2d_uses_bf16x3},
-    {graph::OpKind::kConv2dBackward,
-     "implicit gemm",
-     run_conv2d_backward<kConv2d>,
-     conv2d_workspace<kConv2d>},
-    {graph::OpKind::kConv2dBatchNorm,
-     "bf16x3",
-     run_conv2d_batch_norm<kConv2dBf16x3>,
-     conv2d_batch_norm_workspace<kConv2dBf16x3>,
-     conv2d_uses_bf16x3},
-    {graph::OpKind::kConv2dBatchNorm,
-     "implicit gemm",
-     run_conv2d_batch_norm<kConv2d>,
-     conv2d_batch_norm_workspace<kConv2d>},
+    exec::row<run_conv2d<kConv2dBf16x3>, conv2d_workspace<kConv2dBf16x3>, conv2d_uses_bf16x3>(
+        graph::OpKind::kConv2d, "bf16x3"),
+    exec::row<run_conv2d<kConv2d>, conv2d_workspace<kConv2d>>(graph::OpKind::kConv2d,
+                                                              "implicit gemm"),
+    exec::row<run_conv2d_backward<kConv2dBf16x3>,
+              conv2d_workspace<kConv2dBf16x3>,
+              conv2d_uses_bf16x3>(graph::OpKind::kConv2dBackward, "bf16x3"),
+    exec::row<run_conv2d_backward<kConv2d>, conv2d_workspace<kConv2d>>(
+        graph::OpKind::kConv2dBackward, "implicit gemm"),
+    exec::row<run_conv2d_batch_norm<kConv2dBf16x3>,
+              conv2d_batch_norm_workspace<kConv2dBf16x3>,
+              conv2d_uses_bf16x3>(graph::OpKind::kConv2dBatchNorm, "bf16x3"),
+    exec::row<run_conv2d_batch_norm<kConv2d>, conv2d_batch_norm_workspace<kConv2d>>(
+        graph::OpKind::kConv2dBatchNorm, "implicit gemm"),
 };
 
 }  // namespace

@@ -38,8 +38,7 @@ size_t workspace_bytes(const graph::OpCall& op) {
 }
 
 template <const Kernels& kKernels>
-void run_forward(const graph::OpCall& call) {
-  const graph::ConvTranspose2dForward<float> op{call};
+void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   kKernels.backward_input(op.product());
   if (op.bias == nullptr) return;
   const int64_t channels = op.shape.channels;
@@ -51,8 +50,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 template <const Kernels& kKernels>
-void run_backward(const graph::OpCall& call) {
-  const graph::ConvTranspose2dBackward<float> op{call};
+void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
                      op.workspace);
@@ -62,24 +60,14 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConvTranspose2d,
-     "bf16x3",
-     run_forward<kBf16x3>,
-     workspace_bytes<kBf16x3>,
-     uses_bf16x3},
-    {graph::OpKind::kConvTranspose2d,
-     "implicit gemm",
-     run_forward<kFloat>,
-     workspace_bytes<kFloat>},
-    {graph::OpKind::kConvTranspose2dBackward,
-     "bf16x3",
-     run_backward<kBf16x3>,
-     workspace_bytes<kBf16x3>,
-     uses_bf16x3},
-    {graph::OpKind::kConvTranspose2dBackward,
-     "implicit gemm",
-     run_backward<kFloat>,
-     workspace_bytes<kFloat>},
+    exec::row<run_forward<kBf16x3>, workspace_bytes<kBf16x3>, uses_bf16x3>(
+        graph::OpKind::kConvTranspose2d, "bf16x3"),
+    exec::row<run_forward<kFloat>, workspace_bytes<kFloat>>(graph::OpKind::kConvTranspose2d,
+                                                            "implicit gemm"),
+    exec::row<run_backward<kBf16x3>, workspace_bytes<kBf16x3>, uses_bf16x3>(
+        graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
+    exec::row<run_backward<kFloat>, workspace_bytes<kFloat>>(
+        graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
 };
 
 }  // namespace

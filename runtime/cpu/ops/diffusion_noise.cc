@@ -10,9 +10,8 @@ namespace {
 // Cost of an element, in elements of kGrainElements: some 20 ns.
 constexpr int64_t kCost = 16;
 
-void run(const graph::OpCall& call) {
-  const graph::DiffusionNoise<float> op{call};
-  const graph::LaneContext& lane = call.lane();
+void run(const graph::DiffusionNoise<float>& op) {
+  const graph::LaneContext& lane = op.call.lane();
   parallel_for(op.samples, grain_rows(op.elements * kCost), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
       op.tell(lane, sample);
@@ -22,7 +21,7 @@ void run(const graph::OpCall& call) {
   });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kDiffusionNoise, "rows", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kDiffusionNoise, "rows")};
 
 }  // namespace
 

@@ -78,10 +78,9 @@ HWY_EXPORT(dropout_kernel);
 
 namespace {
 
-void run(const graph::OpCall& call) {
-  const graph::Dropout<float> op{call};
+void run(const graph::Dropout<float>& op) {
   LOCKSTEP_CHECK(op.probability >= 0 && op.probability < 1, "p = {} ", op.probability);
-  const graph::LaneContext& lane = call.lane();
+  const graph::LaneContext& lane = op.call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_kernel);
   constexpr int64_t kBlock = 1024;  // each thread's range begins at a Philox block
@@ -98,8 +97,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kDropout, "simd", run},
-    {graph::OpKind::kDropoutBackward, "simd", run},
+    exec::row<run>(graph::OpKind::kDropout, "simd"),
+    exec::row<run>(graph::OpKind::kDropoutBackward, "simd"),
 };
 
 }  // namespace

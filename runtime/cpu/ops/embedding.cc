@@ -76,16 +76,14 @@ HWY_EXPORT(embedding_position_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::EmbeddingForward<float> op{call};
+void run_forward(const graph::EmbeddingForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(embedding_forward_kernel);
   parallel_for(op.sizes.batch * op.sizes.time,
                grain_rows(op.sizes.channels),
                [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::EmbeddingBackward<float> op{call};
+void run_backward(const graph::EmbeddingBackward<float>& op) {
   const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
   if (op.d_token != nullptr && !op.accumulate_token) {
     const int64_t elements = op.sizes.vocabulary * channels;
@@ -108,8 +106,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kEmbedding, "simd", run_forward},
-    {graph::OpKind::kEmbeddingBackward, "simd", run_backward},
+    exec::row<run_forward>(graph::OpKind::kEmbedding, "simd"),
+    exec::row<run_backward>(graph::OpKind::kEmbeddingBackward, "simd"),
 };
 
 }  // namespace

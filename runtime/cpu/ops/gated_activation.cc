@@ -59,23 +59,21 @@ HWY_EXPORT(gated_activation_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::GatedActivationForward<float> op{call};
+void run_forward(const graph::GatedActivationForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::GatedActivationBackward<float> op{call};
+void run_backward(const graph::GatedActivationBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGatedActivation, "simd", run_forward},
-    {graph::OpKind::kGatedActivationBackward, "simd", run_backward},
+    exec::row<run_forward>(graph::OpKind::kGatedActivation, "simd"),
+    exec::row<run_backward>(graph::OpKind::kGatedActivationBackward, "simd"),
 };
 
 }  // namespace

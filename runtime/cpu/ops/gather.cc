@@ -51,8 +51,7 @@ HWY_EXPORT(gather_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::GatherForward<float> op{call};
+void run_forward(const graph::GatherForward<float>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -69,8 +68,7 @@ void run_forward(const graph::OpCall& call) {
   });
 }
 
-void run_elements(const graph::OpCall& call) {
-  const graph::GatherForward<float> op{call};
+void run_elements(const graph::GatherForward<float>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -99,15 +97,13 @@ void for_each_columns(const graph::GatherSizes& sizes, F f) {
   });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::GatherBackward<float> op{call};
+void run_backward(const graph::GatherBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(gather_backward_kernel);
   for_each_columns(
       op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
 }
 
-void run_elements_backward(const graph::OpCall& call) {
-  const graph::GatherBackward<float> op{call};
+void run_elements_backward(const graph::GatherBackward<float>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   for_each_columns(op.sizes, [&](int64_t outer, int64_t begin, int64_t end) {
     float* const d_x = op.d_x + outer * extent * inner;
@@ -123,10 +119,10 @@ void run_elements_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGather, "copies", run_forward},
-    {graph::OpKind::kGatherBackward, "simd", run_backward},
-    {graph::OpKind::kGatherElements, "copies", run_elements},
-    {graph::OpKind::kGatherElementsBackward, "plain", run_elements_backward},
+    exec::row<run_forward>(graph::OpKind::kGather, "copies"),
+    exec::row<run_backward>(graph::OpKind::kGatherBackward, "simd"),
+    exec::row<run_elements>(graph::OpKind::kGatherElements, "copies"),
+    exec::row<run_elements_backward>(graph::OpKind::kGatherElementsBackward, "plain"),
 };
 
 }  // namespace

@@ -179,8 +179,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return Workspace::bytes(Parts(Op<float>{call}.shape));
 }
 
-void run_forward(const graph::OpCall& call) {
-  const graph::GroupNormForward<float> op{call};
+void run_forward(const graph::GroupNormForward<float>& op) {
   const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);
@@ -229,8 +228,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 // The rows of a sample are: mean, scale, slope, shift, and the sums of d_y xhat and of d_y.
-void run_backward(const graph::OpCall& call) {
-  const graph::GroupNormBackward<float> op{call};
+void run_backward(const graph::GroupNormBackward<float>& op) {
   const graph::GroupNormShape& s = op.shape;
   const Parts parts(s);
   const Workspace work(parts, op.workspace);
@@ -298,11 +296,10 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGroupNorm, "simd", run_forward, workspace_bytes<graph::GroupNormForward>},
-    {graph::OpKind::kGroupNormBackward,
-     "simd",
-     run_backward,
-     workspace_bytes<graph::GroupNormBackward>},
+    exec::row<run_forward, workspace_bytes<graph::GroupNormForward>>(graph::OpKind::kGroupNorm,
+                                                                     "simd"),
+    exec::row<run_backward, workspace_bytes<graph::GroupNormBackward>>(
+        graph::OpKind::kGroupNormBackward, "simd"),
 };
 
 }  // namespace

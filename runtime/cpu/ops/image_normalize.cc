@@ -97,13 +97,11 @@ namespace {
 
 constexpr int64_t kPeriodPixels = 16;  // the kernel's kRowLanes
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  const graph::ImageNormalize<float> op{call};
+size_t workspace_bytes(const graph::ImageNormalize<float>& op) {
   return static_cast<size_t>(2 * kPeriodPixels * op.channels) * sizeof(float);
 }
 
-void run(const graph::OpCall& call) {
-  const graph::ImageNormalize<float> op{call};
+void run(const graph::ImageNormalize<float>& op) {
   const int64_t period = kPeriodPixels * op.channels;
   float* const scale = op.workspace;  // (period) each
   float* const offset = scale + period;
@@ -114,13 +112,12 @@ void run(const graph::OpCall& call) {
   const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // per image
   const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
   parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
-    kernel(op, call.lane(), scale, offset, begin, end);
+    kernel(op, op.call.lane(), scale, offset, begin, end);
   });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kImageNormalize, "simd", run, workspace_bytes},
-};
+    exec::row<run, workspace_bytes>(graph::OpKind::kImageNormalize, "simd")};
 
 }  // namespace
 

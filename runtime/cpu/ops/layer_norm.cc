@@ -120,20 +120,17 @@ HWY_EXPORT(layer_norm_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::LayerNormForward<float> op{call};
+void run_forward(const graph::LayerNormForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const graph::LayerNormBackward<float> op{call};
+size_t backward_workspace_bytes(const graph::LayerNormBackward<float>& op) {
   return row_norm_parts(op.rows).count * 2 * op.columns * sizeof(float);
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::LayerNormBackward<float> op{call};
+void run_backward(const graph::LayerNormBackward<float>& op) {
   const RowParts parts = row_norm_parts(op.rows);
   float* const partial = op.workspace;  // (parts, 2, columns)
   const int64_t stride = 2 * op.columns;
@@ -146,8 +143,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kLayerNorm, "simd", run_forward},
-    {graph::OpKind::kLayerNormBackward, "simd", run_backward, backward_workspace_bytes},
+    exec::row<run_forward>(graph::OpKind::kLayerNorm, "simd"),
+    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kLayerNormBackward, "simd"),
 };
 
 }  // namespace

@@ -20,8 +20,7 @@ size_t linear_workspace(const graph::OpCall& op) {
 }
 
 template <const LinearKernels& kKernels>
-void run_linear(const graph::OpCall& call) {
-  const graph::LinearForward<float> op{call};
+void run_linear(const graph::LinearForward<float>& op) {
   kKernels.forward({.shape = op.shape,
                     .x = op.x,
                     .w = op.weight,
@@ -32,8 +31,7 @@ void run_linear(const graph::OpCall& call) {
 }
 
 template <const LinearKernels& kKernels>
-void run_linear_backward(const graph::OpCall& call) {
-  const graph::LinearBackward<float> op{call};
+void run_linear_backward(const graph::LinearBackward<float>& op) {
   if (op.d_x != nullptr) {
     kKernels.backward_input(op);
     if (op.saved != nullptr)
@@ -48,21 +46,13 @@ void run_linear_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kLinear,
-     "bf16x3",
-     run_linear<kLinearBf16x3>,
-     linear_workspace<kLinearBf16x3>,
-     uses_bf16x3},
-    {graph::OpKind::kLinear, "gemm", run_linear<kLinear>, linear_workspace<kLinear>},
-    {graph::OpKind::kLinearBackward,
-     "bf16x3",
-     run_linear_backward<kLinearBf16x3>,
-     linear_workspace<kLinearBf16x3>,
-     uses_bf16x3},
-    {graph::OpKind::kLinearBackward,
-     "gemm",
-     run_linear_backward<kLinear>,
-     linear_workspace<kLinear>},
+    exec::row<run_linear<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
+        graph::OpKind::kLinear, "bf16x3"),
+    exec::row<run_linear<kLinear>, linear_workspace<kLinear>>(graph::OpKind::kLinear, "gemm"),
+    exec::row<run_linear_backward<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
+        graph::OpKind::kLinearBackward, "bf16x3"),
+    exec::row<run_linear_backward<kLinear>, linear_workspace<kLinear>>(
+        graph::OpKind::kLinearBackward, "gemm"),
 };
 
 }  // namespace

@@ -34,8 +34,7 @@ Workspace workspace_of(const Op& op) {
 }
 
 template <const LinearKernels& kKernels>
-size_t workspace_bytes(const graph::OpCall& call) {
-  const Op op{call};
+size_t workspace_bytes(const Op& op) {
   const int threads = compute_threads();
   // max over all chunk sizes: the number of counted rows is known only when the op runs
   int64_t max_bytes = 0;
@@ -131,12 +130,10 @@ bool supports(const graph::OpCall& call) {
 bool supports_bf16x3(const graph::OpCall& call) { return call.bf16x3() && supports(call); }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kLinearCrossEntropy,
-     "bf16x3",
-     run<kLinearBf16x3>,
-     workspace_bytes<kLinearBf16x3>,
-     supports_bf16x3},
-    {graph::OpKind::kLinearCrossEntropy, "gemm", run<kLinear>, workspace_bytes<kLinear>, supports},
+    exec::row<run<kLinearBf16x3>, workspace_bytes<kLinearBf16x3>, supports_bf16x3>(
+        graph::OpKind::kLinearCrossEntropy, "bf16x3"),
+    exec::row<run<kLinear>, workspace_bytes<kLinear>, supports>(graph::OpKind::kLinearCrossEntropy,
+                                                                "gemm"),
 };
 
 }  // namespace

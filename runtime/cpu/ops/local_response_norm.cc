@@ -125,16 +125,14 @@ HWY_EXPORT(lrn_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::LocalResponseNormForward<float> op{call};
+void run_forward(const graph::LocalResponseNormForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_forward_kernel);
   parallel_for(op.rows, grain_rows(4 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.x, op.y, begin, end);
   });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::LocalResponseNormBackward<float> op{call};
+void run_backward(const graph::LocalResponseNormBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_backward_kernel);
   parallel_for(op.rows, grain_rows(8 * op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.window, op.channels, op.d_y, op.x, op.d_x, begin, end);
@@ -142,14 +140,10 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLocalResponseNorm,
-     .name = "simd",
-     .run = run_forward,
-     .supports = graph::supports_window},
-    {.kind = graph::OpKind::kLocalResponseNormBackward,
-     .name = "simd",
-     .run = run_backward,
-     .supports = graph::supports_window},
+    exec::row<run_forward, exec::no_workspace, graph::supports_window>(
+        graph::OpKind::kLocalResponseNorm, "simd"),
+    exec::row<run_backward, exec::no_workspace, graph::supports_window>(
+        graph::OpKind::kLocalResponseNormBackward, "simd"),
 };
 
 }  // namespace

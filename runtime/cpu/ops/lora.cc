@@ -65,11 +65,10 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return scaled_bytes(sizes) + static_cast<size_t>(products);
 }
 
-void run(const graph::OpCall& call) {
-  const graph::LoraAdd<float> op{call};
+void run(const graph::LoraAdd<float>& op) {
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
-  std::byte* const work = call.workspace() + scaled_bytes(op.sizes);
+  std::byte* const work = op.call.workspace() + scaled_bytes(op.sizes);
   scaled(op.h, op.attributes->scale, h, rows * inner);
   if (op.out != op.y) {
     parallel_for(rows * outputs, kGrainElements, [&](int64_t begin, int64_t end) {
@@ -88,11 +87,10 @@ void run(const graph::OpCall& call) {
          work);
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::LoraAddBackward<float> op{call};
+void run_backward(const graph::LoraAddBackward<float>& op) {
   const auto [rows, outputs, inner, rank] = op.sizes;
   float* const h = op.workspace;
-  std::byte* const work = call.workspace() + scaled_bytes(op.sizes);
+  std::byte* const work = op.call.workspace() + scaled_bytes(op.sizes);
   if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, h, rows * inner);
   for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {
     if (op.d_b != nullptr)
@@ -120,8 +118,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kLoraAdd, "gemm", run, workspace_bytes},
-    {graph::OpKind::kLoraAddBackward, "gemm", run_backward, workspace_bytes},
+    exec::row<run, workspace_bytes>(graph::OpKind::kLoraAdd, "gemm"),
+    exec::row<run_backward, workspace_bytes>(graph::OpKind::kLoraAddBackward, "gemm"),
 };
 
 }  // namespace

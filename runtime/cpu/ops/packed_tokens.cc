@@ -7,8 +7,7 @@
 namespace lockstep::cpu {
 namespace {
 
-void run(const graph::OpCall& call) {
-  const graph::PackedTokens op{call};
+void run(const graph::PackedTokens& op) {
   for (int64_t row = 0; row < op.rows * op.batch; ++row) {
     const int32_t* const from = op.packed + row * op.time;
     const int64_t part = row % op.rows;
@@ -19,7 +18,7 @@ void run(const graph::OpCall& call) {
   }
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kPackedTokens, "rows", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPackedTokens, "rows")};
 
 }  // namespace
 

@@ -182,8 +182,7 @@ HWY_EXPORT(pointwise_kernel);
 
 namespace {
 
-void run(const graph::OpCall& call) {
-  const graph::PointwiseForward<float> op{call};
+void run(const graph::PointwiseForward<float>& op) {
   const PointwiseBlocks blocks(op.loops, op.n);
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_kernel);
   parallel_for(blocks.count(),
@@ -191,7 +190,7 @@ void run(const graph::OpCall& call) {
                [&](int64_t begin, int64_t end) { kernel(op, blocks, begin, end); });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kPointwise, "simd", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPointwise, "simd")};
 
 }  // namespace
 

@@ -116,11 +116,10 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
 }
 
-void run(const graph::OpCall& call) {
-  const graph::PointwiseLoss<float> op{call};
-  auto* const results = call.workspace<LossRow>();
+void run(const graph::PointwiseLoss<float>& op) {
+  auto* const results = op.call.workspace<LossRow>();
   const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel);
-  const graph::LaneContext& lane = call.lane();
+  const graph::LaneContext& lane = op.call.lane();
   parallel_for(op.rows, grain_rows(op.outputs), [&](int64_t begin, int64_t end) {
     kernel(op, lane.valid_rows, lane.gradient_scale, results, begin, end);
   });
@@ -128,8 +127,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kBinaryCrossEntropy, "simd", run, workspace_bytes},
-    {graph::OpKind::kMeanSquaredError, "simd", run, workspace_bytes},
+    exec::row<run, workspace_bytes>(graph::OpKind::kBinaryCrossEntropy, "simd"),
+    exec::row<run, workspace_bytes>(graph::OpKind::kMeanSquaredError, "simd"),
 };
 
 }  // namespace

@@ -318,38 +318,33 @@ void over_inputs(const graph::PoolShape& s, Body&& body) {
   parallel_for(s.images * s.height, grain_rows(s.width * s.channels), body);
 }
 
-void run_max_pool(const graph::OpCall& call) {
-  const graph::PoolForward<float> op{call};
+void run_max_pool(const graph::PoolForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel);
   over_outputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.x, op.y, op.place, begin, end);
   });
 }
 
-void run_max_pool_backward(const graph::OpCall& call) {
-  const graph::PoolBackward<float> op{call};
+void run_max_pool_backward(const graph::PoolBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel);
   over_inputs(op.shape, [&](int64_t begin, int64_t end) {
     kernel(op.shape, op.d_y, op.place, op.d_x, begin, end);
   });
 }
 
-void run_avg_pool(const graph::OpCall& call) {
-  const graph::PoolForward<float> op{call};
+void run_avg_pool(const graph::PoolForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel);
   over_outputs(op.shape,
                [&](int64_t begin, int64_t end) { kernel(op.shape, op.x, op.y, begin, end); });
 }
 
-void run_avg_pool_backward(const graph::OpCall& call) {
-  const graph::PoolBackward<float> op{call};
+void run_avg_pool_backward(const graph::PoolBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel);
   over_inputs(op.shape,
               [&](int64_t begin, int64_t end) { kernel(op.shape, op.d_y, op.d_x, begin, end); });
 }
 
-void run_global_avg_pool(const graph::OpCall& call) {
-  const graph::GlobalAvgPoolForward<float> op{call};
+void run_global_avg_pool(const graph::GlobalAvgPoolForward<float>& op) {
   // The work is also divided by channels, because a lane may have only one image.
   constexpr int64_t kChannels = 128;
   const int64_t parts = (op.channels + kChannels - 1) / kChannels;
@@ -369,8 +364,7 @@ void run_global_avg_pool(const graph::OpCall& call) {
                });
 }
 
-void run_global_avg_pool_backward(const graph::OpCall& call) {
-  const graph::GlobalAvgPoolBackward<float> op{call};
+void run_global_avg_pool_backward(const graph::GlobalAvgPoolBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel);
   parallel_for(op.images * op.pixels, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
     kernel(op.d_y, op.pixels, op.channels, begin, end, op.d_x);
@@ -378,12 +372,12 @@ void run_global_avg_pool_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kMaxPool, "simd", run_max_pool},
-    {graph::OpKind::kMaxPoolBackward, "simd", run_max_pool_backward},
-    {graph::OpKind::kAvgPool, "simd", run_avg_pool},
-    {graph::OpKind::kAvgPoolBackward, "simd", run_avg_pool_backward},
-    {graph::OpKind::kGlobalAvgPool, "simd", run_global_avg_pool},
-    {graph::OpKind::kGlobalAvgPoolBackward, "simd", run_global_avg_pool_backward},
+    exec::row<run_max_pool>(graph::OpKind::kMaxPool, "simd"),
+    exec::row<run_max_pool_backward>(graph::OpKind::kMaxPoolBackward, "simd"),
+    exec::row<run_avg_pool>(graph::OpKind::kAvgPool, "simd"),
+    exec::row<run_avg_pool_backward>(graph::OpKind::kAvgPoolBackward, "simd"),
+    exec::row<run_global_avg_pool>(graph::OpKind::kGlobalAvgPool, "simd"),
+    exec::row<run_global_avg_pool_backward>(graph::OpKind::kGlobalAvgPoolBackward, "simd"),
 };
 
 }  // namespace

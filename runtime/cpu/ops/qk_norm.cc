@@ -22,28 +22,25 @@ void copy_rest(const graph::QkNormRest<float>& rest) {
   });
 }
 
-void run_forward(const graph::OpCall& call) {
-  const graph::QkNormForward<float> op{call};
+void run_forward(const graph::QkNormForward<float>& op) {
   rms_norm_forward(op.q);
   rms_norm_forward(op.k);
   copy_rest(op.rest);
 }
 
-size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const graph::QkNormBackward<float> op{call};
+size_t backward_workspace_bytes(const graph::QkNormBackward<float>& op) {
   return std::max(rms_norm_backward_workspace_bytes(op.q), rms_norm_backward_workspace_bytes(op.k));
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::QkNormBackward<float> op{call};
+void run_backward(const graph::QkNormBackward<float>& op) {
   rms_norm_backward(op.q);
   rms_norm_backward(op.k);
   copy_rest(op.rest);
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kQkNorm, "simd", run_forward},
-    {graph::OpKind::kQkNormBackward, "simd", run_backward, backward_workspace_bytes},
+    exec::row<run_forward>(graph::OpKind::kQkNorm, "simd"),
+    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kQkNormBackward, "simd"),
 };
 
 }  // namespace

@@ -167,10 +167,9 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
       });
 }
 
-void run_forward(const graph::OpCall& call) {
-  const graph::RearrangeForward<float> op{call};
+void run_forward(const graph::RearrangeForward<float>& op) {
   if (!op.view.reads_everywhere()) {
-    const bool is_integer = call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
+    const bool is_integer = op.call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
     const float word =
         is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
     fill(op.y, op.view.elements(), word);
@@ -191,8 +190,7 @@ void run_forward(const graph::OpCall& call) {
   copy_elements(all, op.x, op.y);
 }
 
-void run_reshape(const graph::OpCall& call) {
-  const graph::Reshape<float> op{call};
+void run_reshape(const graph::Reshape<float>& op) {
   if (op.x == op.y) return;
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) {
     std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(float));
@@ -312,14 +310,12 @@ void for_each_columns(const Sums& sums, int64_t times, int64_t cost, F f) {
   });
 }
 
-size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const Backward op{call};
+size_t backward_workspace_bytes(const Backward& op) {
   const Sums sums(op);
   return sums.parts.count <= 1 ? 0 : sums.parts.count * sums.outputs.elements() * sizeof(float);
 }
 
-void run_backward(const graph::OpCall& call) {
-  const Backward op{call};
+void run_backward(const Backward& op) {
   if (!op.accumulate && !op.view.reads_everywhere()) fill(op.d_x, op.view.elements(), 0.0f);
   const Sums sums(op);
   const int64_t outputs = sums.outputs.elements();
@@ -353,9 +349,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRearrange, "copies", run_forward},
-    {graph::OpKind::kReshape, "copy", run_reshape},
-    {graph::OpKind::kRearrangeBackward, "sums", run_backward, backward_workspace_bytes},
+    exec::row<run_forward>(graph::OpKind::kRearrange, "copies"),
+    exec::row<run_reshape>(graph::OpKind::kReshape, "copy"),
+    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kRearrangeBackward, "sums"),
 };
 
 }  // namespace

@@ -210,8 +210,7 @@ size_t bytes_of(const Gemm& g) {
   return static_cast<size_t>(gemm_workspace_bytes(g.rows, g.columns, g.depth, compute_threads()));
 }
 
-size_t forward_workspace_bytes(const graph::OpCall& call) {
-  const Forward op{call};
+size_t forward_workspace_bytes(const Forward& op) {
   graph::RecurrentRows rows[2];
   size_t max_bytes = bytes_of(state_product(op, 0, nullptr, 0));
   for (int i = 0; i < graph::recurrent_input_rows(op.shape, rows); ++i)
@@ -219,8 +218,7 @@ size_t forward_workspace_bytes(const graph::OpCall& call) {
   return max_bytes;
 }
 
-void run_forward(const graph::OpCall& call) {
-  const Forward op{call};
+void run_forward(const Forward& op) {
   const graph::RecurrentShape& s = op.shape;
   const auto kernel = HWY_DYNAMIC_DISPATCH(recurrent_step_kernel);
   fill_biases(op);
@@ -342,8 +340,7 @@ Gemm state_weight_gradient(const Backward& op,
           .accumulate = accumulate};
 }
 
-size_t backward_workspace_bytes(const graph::OpCall& call) {
-  const Backward op{call};
+size_t backward_workspace_bytes(const Backward& op) {
   const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   graph::RecurrentRows rows[2];
@@ -442,8 +439,7 @@ void add_bias_gradient(const Backward& op, const BackwardWorkspace& work) {
       });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const Backward op{call};
+void run_backward(const Backward& op) {
   const graph::RecurrentShape& s = op.shape;
   const BackwardWorkspace work(op);
   graph::RecurrentRows rows[2];
@@ -460,8 +456,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRecurrent, "gemm", run_forward, forward_workspace_bytes},
-    {graph::OpKind::kRecurrentBackward, "gemm", run_backward, backward_workspace_bytes},
+    exec::row<run_forward, forward_workspace_bytes>(graph::OpKind::kRecurrent, "gemm"),
+    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kRecurrentBackward, "gemm"),
 };
 
 }  // namespace

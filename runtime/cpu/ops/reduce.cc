@@ -245,8 +245,7 @@ HWY_EXPORT(combine_columns_kernel);
 
 namespace {
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  const graph::ReduceForward<float> op{call};
+size_t workspace_bytes(const graph::ReduceForward<float>& op) {
   const int64_t parts =
       op.loops.by_rows() ? RowReduceParts(op.loops.reduced).count : ColumnParts(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
@@ -294,7 +293,8 @@ void run(const graph::OpCall& call) {
   }
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kReduce, "simd", run, workspace_bytes}};
+constexpr exec::Implementation kRows[] = {
+    exec::row<run, workspace_bytes>(graph::OpKind::kReduce, "simd")};
 
 }  // namespace
 

@@ -85,16 +85,14 @@ HWY_EXPORT(resize_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::ResizeCall<float> op{call};
+void run_forward(const graph::ResizeCall<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_forward_kernel);
   parallel_for(op.images * op.out_height,
                grain_rows(op.out_width * op.channels),
                [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::ResizeCall<float> op{call};
+void run_backward(const graph::ResizeCall<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(resize_backward_kernel);
   parallel_for(op.images * op.height,
                grain_rows(op.width * op.channels),
@@ -102,8 +100,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kResize, "simd", run_forward},
-    {graph::OpKind::kResizeBackward, "simd", run_backward},
+    exec::row<run_forward>(graph::OpKind::kResize, "simd"),
+    exec::row<run_backward>(graph::OpKind::kResizeBackward, "simd"),
 };
 
 }  // namespace

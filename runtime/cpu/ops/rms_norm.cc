@@ -115,19 +115,10 @@ void rms_norm_backward(const graph::RmsNormBackward<float>& op) {
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  rms_norm_forward(graph::RmsNormForward<float>{call});
-}
-void run_backward(const graph::OpCall& call) {
-  rms_norm_backward(graph::RmsNormBackward<float>{call});
-}
-size_t backward_workspace_bytes(const graph::OpCall& call) {
-  return rms_norm_backward_workspace_bytes(graph::RmsNormBackward<float>{call});
-}
-
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRmsNorm, "simd", run_forward},
-    {graph::OpKind::kRmsNormBackward, "simd", run_backward, backward_workspace_bytes},
+    exec::row<rms_norm_forward>(graph::OpKind::kRmsNorm, "simd"),
+    exec::row<rms_norm_backward, rms_norm_backward_workspace_bytes>(graph::OpKind::kRmsNormBackward,
+                                                                    "simd"),
 };
 
 }  // namespace

@@ -120,8 +120,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return graph::Rotation<float>{call}.workspace_bytes();
 }
 
-void run(const graph::OpCall& call) {
-  const graph::Rotation<float> op{call};
+void run(const graph::Rotation<float>& op) {
   for (int64_t i = 0; i < op.pairs(); ++i)
     op.frequencies[i] = graph::rotary_frequency(op.attributes, op.time, i);
   parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {
@@ -133,8 +132,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRotary, "simd", run, workspace_bytes},
-    {graph::OpKind::kRotaryBackward, "simd", run, workspace_bytes},
+    exec::row<run, workspace_bytes>(graph::OpKind::kRotary, "simd"),
+    exec::row<run, workspace_bytes>(graph::OpKind::kRotaryBackward, "simd"),
 };
 
 }  // namespace

@@ -72,23 +72,21 @@ HWY_EXPORT(softmax_backward_kernel);
 
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::SoftmaxForward<float> op{call};
+void run_forward(const graph::SoftmaxForward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::SoftmaxBackward<float> op{call};
+void run_backward(const graph::SoftmaxBackward<float>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_backward_kernel);
   parallel_for(
       op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kSoftmax, "simd", run_forward},
-    {graph::OpKind::kSoftmaxBackward, "simd", run_backward},
+    exec::row<run_forward>(graph::OpKind::kSoftmax, "simd"),
+    exec::row<run_backward>(graph::OpKind::kSoftmaxBackward, "simd"),
 };
 
 }  // namespace

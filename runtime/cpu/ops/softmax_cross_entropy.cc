@@ -182,22 +182,17 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return loss_workspace_bytes(graph::SoftmaxCrossEntropy<float>{call}.rows);
 }
 
-void run(const graph::OpCall& call) {
-  const graph::SoftmaxCrossEntropy<float> op{call};
-  auto* const results = call.workspace<LossRow>();
-  softmax_cross_entropy_rows(op, call.lane(), results);
+void run(const graph::SoftmaxCrossEntropy<float>& op) {
+  auto* const results = op.call.workspace<LossRow>();
+  softmax_cross_entropy_rows(op, op.call.lane(), results);
   sum_loss_rows(results, op.rows, op.statistics);
 }
 
 // Rows of logits are padded only on GPUs.
-bool supports(const graph::OpCall& call) {
-  const graph::SoftmaxCrossEntropy<float> op{call};
-  return op.stride == op.classes;
-}
+bool supports(const graph::SoftmaxCrossEntropy<float>& op) { return op.stride == op.classes; }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kSoftmaxCrossEntropy, "simd", run, workspace_bytes, supports},
-};
+    exec::row<run, workspace_bytes, supports>(graph::OpKind::kSoftmaxCrossEntropy, "simd")};
 
 }  // namespace
 

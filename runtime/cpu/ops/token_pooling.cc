@@ -9,8 +9,7 @@
 namespace lockstep::cpu {
 namespace {
 
-void run_forward(const graph::OpCall& call) {
-  const graph::TokenPoolingForward<float> op{call};
+void run_forward(const graph::TokenPoolingForward<float>& op) {
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -27,8 +26,7 @@ void run_forward(const graph::OpCall& call) {
   });
 }
 
-void run_backward(const graph::OpCall& call) {
-  const graph::TokenPoolingBackward<float> op{call};
+void run_backward(const graph::TokenPoolingBackward<float>& op) {
   const int64_t tokens = op.counted.tokens;
   parallel_for(op.batch, grain_rows(op.width * tokens), [&](int64_t begin, int64_t end) {
     for (int64_t sample = begin; sample < end; ++sample) {
@@ -44,8 +42,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kTokenPooling, "rows", run_forward},
-    {graph::OpKind::kTokenPoolingBackward, "rows", run_backward},
+    exec::row<run_forward>(graph::OpKind::kTokenPooling, "rows"),
+    exec::row<run_backward>(graph::OpKind::kTokenPoolingBackward, "rows"),
 };
 
 }  // namespace
