@@ -1,9 +1,10 @@
 #pragma once
-// Maps a DType to the C++ type of a kernel.
+// Maps a DType to the C++ type of a kernel, and a call to the arguments in that type.
 
 #include "runtime/base/check.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/half.h"
+#include "runtime/graph/op_call.h"
 
 namespace lockstep::cuda {
 
@@ -16,6 +17,13 @@ void by_type(DType dtype, F f) {
     case DType::kF16: return f.template operator()<Float16>();
     default: LOCKSTEP_REQUIRE(!"a type with kernels");
   }
+}
+
+// Calls f.template operator()<T>(Arguments<T>{call}) with the C++ type of the op's first input.
+template <template <typename> class Arguments, typename F>
+void by_type(const graph::OpCall& call, F f) {
+  by_type(call.input_dtype(graph::InputName::at(0)),
+          [&]<typename T>() { f.template operator()<T>(Arguments<T>{call}); });
 }
 
 }  // namespace lockstep::cuda

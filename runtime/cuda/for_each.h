@@ -25,15 +25,9 @@ template <int N, typename F>
 void for_each_flat(int64_t n, bool vectors, F f, Stream stream) {
   if (n == 0) return;
   if (vectors) {
-    launch({{blocks_for(n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream},
-           flat_kernel<N, F>,
-           n,
-           f);
+    launch({blocks_for(n, kFlatThreads * N), kFlatThreads, stream}, flat_kernel<N, F>, n, f);
   } else {
-    launch({{blocks_for(n, kFlatThreads), 1, 1}, {kFlatThreads, 1, 1}, stream},
-           flat_kernel<1, F>,
-           n,
-           f);
+    launch({blocks_for(n, kFlatThreads), kFlatThreads, stream}, flat_kernel<1, F>, n, f);
   }
 }
 

@@ -13,10 +13,8 @@ namespace lockstep::cuda {
 // One way to compute a half. The fields are those of Implementation; available may be null.
 struct Half {
   void (*run)(const graph::OpCall& call);
-  size_t (*workspace_bytes)(const graph::OpCall& op) = [](const graph::OpCall&) {
-    return size_t{0};
-  };
-  bool (*supports)(const graph::OpCall& op) = [](const graph::OpCall&) { return true; };
+  size_t (*workspace_bytes)(const graph::OpCall& op) = exec::no_workspace;
+  bool (*supports)(const graph::OpCall& op) = exec::any_op;
   bool (*available)(const graph::OpCall& op) = nullptr;
 };
 

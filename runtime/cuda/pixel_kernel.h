@@ -37,7 +37,7 @@ void for_each_pixel(int64_t pixels, int64_t channels, bool vectors, F f, Stream 
   const auto start = [&](auto count) {
     constexpr int kCount = decltype(count)::value;
     const RowTiles tiles = row_tiles(pixels, channels, kCount, 2);
-    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+    launch({grid_of(tiles), kTileThreads, stream},
            pixel_kernel<kCount, F>,
            pixels,
            channels,

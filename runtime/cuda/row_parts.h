@@ -83,7 +83,7 @@ void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
         op.columns, [&](auto threads, auto held) {
           constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
           constexpr unsigned kBlock = kBlockThreads<kThreads>;
-          launch({{blocks_for(op.rows, kBlock / kThreads), 1, 1}, {kBlock, 1, 1}, stream},
+          launch({blocks_for(op.rows, kBlock / kThreads), kBlock, stream},
                  kernel.template operator()<N, kHeld, kThreads>(),
                  op);
         });
@@ -100,7 +100,7 @@ int64_t start_by_row_blocks(const Op& op, bool vectors, Stream stream, F kernel)
     constexpr int N = decltype(n)::value;
     with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
       constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
-      launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream},
+      launch({blocks, kThreads, stream},
              kernel.template operator()<N, kHeld, kThreads>(),
              op,
              block_rows);

@@ -32,7 +32,8 @@ struct Implementation {
 // A function of a call, given one of the call or of the struct of the op's arguments.
 template <auto f>
 constexpr auto of_call() {
-  if constexpr (std::is_invocable_v<decltype(f), const graph::OpCall&>) {
+  if constexpr (std::is_null_pointer_v<decltype(f)> ||
+                std::is_invocable_v<decltype(f), const graph::OpCall&>) {
     return f;
   } else {
     return []<typename Result, typename Arguments>(Result (*)(const Arguments&)) {
@@ -42,9 +43,12 @@ constexpr auto of_call() {
 }
 
 // An implementation whose functions take the call or the struct of the op's arguments.
-template <auto run, auto workspace_bytes = no_workspace, auto supports = any_op>
+template <auto run,
+          auto workspace_bytes = no_workspace,
+          auto supports = any_op,
+          bool (*available)(const graph::OpCall&) = nullptr>
 constexpr Implementation row(graph::OpKind kind, const char* name) {
-  return {kind, name, of_call<run>(), of_call<workspace_bytes>(), of_call<supports>()};
+  return {kind, name, of_call<run>(), of_call<workspace_bytes>(), of_call<supports>(), available};
 }
 
 // The implementations of one op of ops.def, for all of its kinds. Within a kind, the fastest is

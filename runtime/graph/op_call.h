@@ -17,6 +17,9 @@ namespace lockstep::graph {
 
 struct Graph;
 struct Op;
+// For the functions that append ops and their gradients.
+class GraphBuilder;
+class GradientBuilder;
 
 // The type of statistics and gradients of parameters if tensors store T: float, or double in the
 // tests' references.

@@ -38,7 +38,7 @@ class OperandName {
                                                  Index>) constexpr OperandName(Enum name,
                                                                                size_t number = 0)
       : index_(static_cast<size_t>(name) + number) {}
-  // For loops over all operands.
+  // For loops over all operands, and for what is true of the first one of many ops.
   static constexpr OperandName at(size_t index) { return OperandName(index, nullptr); }
 
   constexpr size_t index() const { return index_; }

@@ -34,7 +34,8 @@ inline std::function<void(const std::source_location& where)> after_launch;
 }  // namespace lockstep::fibers
 
 struct dim3 {
-  unsigned x = 1, y = 1, z = 1;
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
 // All of it is of the library that holds the kernels: there it is found without a detour.

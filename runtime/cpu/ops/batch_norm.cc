@@ -93,9 +93,8 @@ void batch_norm_apply(const graph::BatchNormForward<float>& op,
 
 namespace {
 
-template <auto kInput>  // x or d_y
 size_t workspace_bytes(const graph::OpCall& call) {
-  const Shape& x = call.input_shape(kInput);
+  const Shape& x = call.input_shape(graph::InputName::at(0));  // or d_y
   return BatchNormWorkspace::bytes(x.rows(), x.columns());
 }
 
@@ -130,14 +129,10 @@ void run_running(const graph::BatchNormRunning<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, workspace_bytes<graph::BatchNormIn::kX>>(graph::OpKind::kBatchNorm,
-                                                                    "simd"),
-    exec::row<run_batch_norm_backward, workspace_bytes<graph::BatchNormBackwardIn::kDY>>(
-        graph::OpKind::kBatchNormBackward, "simd"),
-    exec::row<run_statistics, workspace_bytes<graph::BatchStatisticsIn::kX>>(
-        graph::OpKind::kBatchStatistics, "simd"),
-    exec::row<run_batch_norm_sums, workspace_bytes<graph::BatchNormBackwardIn::kDY>>(
-        graph::OpKind::kBatchNormSums, "simd"),
+    exec::row<run_forward, workspace_bytes>(graph::OpKind::kBatchNorm, "simd"),
+    exec::row<run_batch_norm_backward, workspace_bytes>(graph::OpKind::kBatchNormBackward, "simd"),
+    exec::row<run_statistics, workspace_bytes>(graph::OpKind::kBatchStatistics, "simd"),
+    exec::row<run_batch_norm_sums, workspace_bytes>(graph::OpKind::kBatchNormSums, "simd"),
     exec::row<run_running>(graph::OpKind::kBatchNormRunning, "plain"),
     exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace_bytes>(
         graph::OpKind::kBatchNormInputGradient, "simd"),

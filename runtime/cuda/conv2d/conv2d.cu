@@ -303,7 +303,7 @@ template <int NA, int NB, typename A, typename B, typename T>
 void start(const A& a, const B& b, const Result<T>& result, const Conv2dExtents& e, Stream stream) {
   const unsigned row_blocks = blocks_for(e.rows, kTile);
   launch({tall_grid(blocks_for(row_blocks * e.groups * e.slices, 1), blocks_for(e.columns, kTile)),
-          {kThreads, 1, 1},
+          kThreads,
           stream},
          implicit_gemm_kernel<NA, NB, A, B, T>,
          a,

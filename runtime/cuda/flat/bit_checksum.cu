@@ -34,12 +34,8 @@ void add_bits(const T* x, int64_t n, uint32_t* workspace, uint32_t* sum, Stream 
   if (n == 0) return;
   const unsigned needed = blocks_for(n, kBlockElements);
   const unsigned blocks = needed < kBitChecksumBlocks ? needed : kBitChecksumBlocks;
-  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, bit_checksum_kernel<T>, x, n, workspace);
-  launch({{1, 1, 1}, {kThreads, 1, 1}, stream},
-         add_partials_kernel,
-         workspace,
-         static_cast<int>(blocks),
-         sum);
+  launch({blocks, kThreads, stream}, bit_checksum_kernel<T>, x, n, workspace);
+  launch({1, kThreads, stream}, add_partials_kernel, workspace, static_cast<int>(blocks), sum);
 }
 
 template void add_bits(const uint32_t*, int64_t, uint32_t*, uint32_t*, Stream);

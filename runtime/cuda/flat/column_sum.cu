@@ -59,7 +59,7 @@ template <typename T, int N>
 int64_t start_column_sum(
     const T* x, int64_t rows, int64_t columns, int64_t stride, float* partials, Stream stream) {
   const RowTiles tiles = column_sum_tiles(rows, columns, N);
-  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+  launch({grid_of(tiles), kTileThreads, stream},
          column_sum_kernel<T, N>,
          x,
          rows,
@@ -79,7 +79,7 @@ void sum_partials(const float* partials,
                   bool accumulate,
                   float* out,
                   Stream stream) {
-  launch({{blocks_for(columns, kWarp), 1, 1}, {kWarp, kGroups, 1}, stream},
+  launch({blocks_for(columns, kWarp), {kWarp, kGroups, 1}, stream},
          sum_partials_kernel,
          partials,
          count,

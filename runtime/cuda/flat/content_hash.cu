@@ -60,17 +60,13 @@ void content_hash(const T* x,
   const bool wide = reinterpret_cast<uintptr_t>(x) % 16 == 0;
   const unsigned needed = blocks_for(n, int64_t{kThreads} * (wide ? kWide : 1) * 4);
   const unsigned blocks = needed < kHashBlocks ? needed : kHashBlocks;
-  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream},
+  launch({blocks, kThreads, stream},
          wide ? content_hash_kernel<T, kWide> : content_hash_kernel<T, 1>,
          x,
          n,
          first_index,
          workspace);
-  launch({{1, 1, 1}, {kThreads, 1, 1}, stream},
-         sum_hashes_kernel,
-         workspace,
-         static_cast<int>(blocks),
-         out);
+  launch({1, kThreads, stream}, sum_hashes_kernel, workspace, static_cast<int>(blocks), out);
 }
 
 template void content_hash(const float*, int64_t, uint64_t, ContentHash*, ContentHash*, Stream);

@@ -14,7 +14,7 @@ __global__ void mark_operation_kernel(uint64_t* count, volatile uint64_t* word, 
 }  // namespace
 
 void mark_operation(uint64_t* count, uint64_t* word, uint64_t label, Stream stream) {
-  launch({{1, 1, 1}, {1, 1, 1}, stream}, mark_operation_kernel, count, word, label);
+  launch({1, 1, stream}, mark_operation_kernel, count, word, label);
 }
 
 }  // namespace lockstep::cuda

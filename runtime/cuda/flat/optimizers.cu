@@ -204,7 +204,7 @@ uint32_t place_slices(std::span<const exec::OptimizerSlice> slices,
 template <typename T, typename Moment>
 void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream) {
   if (blocks == 0) return;
-  launch({{blocks, 1, 1}, {kThreads, 1, 1}, stream}, update_kernel<T, Moment>, table, count);
+  launch({blocks, kThreads, stream}, update_kernel<T, Moment>, table, count);
 }
 
 #define LOCKSTEP_INSTANTIATE(T)                                                        \

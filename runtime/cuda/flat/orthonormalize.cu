@@ -82,7 +82,7 @@ void orthonormalize(float* left, int64_t rows, int rank, Stream stream) {
   LOCKSTEP_REQUIRE(rank >= 1 && rank <= collectives::kMaxPowerSgdRank);
   int width = 1;
   while (width < rank) width *= 2;
-  launch({{1, 1, 1}, {kThreads, 1, 1}, stream}, orthonormalize_kernel, left, rows, rank, width);
+  launch({1, kThreads, stream}, orthonormalize_kernel, left, rows, rank, width);
 }
 
 }  // namespace lockstep::cuda

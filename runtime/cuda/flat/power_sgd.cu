@@ -288,7 +288,7 @@ void power_sgd_left(const float* matrix,
                     Stream stream) {
   if (shape.rows == 0) return;
   with_groups(shape.rank, right, [&]<typename G>(G group, unsigned groups) {
-    launch({{blocks_for(shape.rows, kLeftRows) * groups, 1, 1}, {kLeftThreads, 1, 1}, stream},
+    launch({blocks_for(shape.rows, kLeftRows) * groups, kLeftThreads, stream},
            power_sgd_left_kernel<G>,
            matrix,
            right,
@@ -307,7 +307,7 @@ void power_sgd_right(const float* matrix,
   if (shape.columns == 0) return;
   const int width = strip_width(shape.columns);
   with_groups(shape.rank, left, [&]<typename G>(G group, unsigned groups) {
-    launch({{blocks_for(shape.columns, width) * groups, 1, 1}, {kRightThreads, 1, 1}, stream},
+    launch({blocks_for(shape.columns, width) * groups, kRightThreads, stream},
            power_sgd_right_kernel<G>,
            matrix,
            left,
@@ -321,7 +321,7 @@ void power_sgd_right(const float* matrix,
 
 void fill_zero_columns(float* right, int64_t columns, int rank, Stream stream) {
   LOCKSTEP_REQUIRE(rank >= 1 && rank <= collectives::kMaxPowerSgdRank);
-  launch({{1, 1, 1}, {kFillThreads, 1, 1}, stream}, fill_zero_columns_kernel, right, columns, rank);
+  launch({1, kFillThreads, stream}, fill_zero_columns_kernel, right, columns, rank);
 }
 
 void power_sgd_product(const float* left,
@@ -333,9 +333,7 @@ void power_sgd_product(const float* left,
   const unsigned column_blocks = blocks_for(shape.columns, kProductThreads);
   const float* const aligned = is_aligned(left) ? right : left;  // aligned only if both factors are
   with_groups(shape.rank, aligned, [&]<typename G>(G group, unsigned groups) {
-    launch({{column_blocks * blocks_for(shape.rows, kProductRows), 1, 1},
-            {kProductThreads, 1, 1},
-            stream},
+    launch({column_blocks * blocks_for(shape.rows, kProductRows), kProductThreads, stream},
            power_sgd_product_kernel<G>,
            left,
            right,

@@ -99,18 +99,14 @@ void add_squares(const float* x, int64_t n, ExactSum* workspace, ExactSum* sum, 
   const unsigned needed = blocks_for(n, kSquaresBlock);
   const unsigned blocks = needed < kSquaresBlocks ? needed : kSquaresBlocks;
   const bool alone = blocks == 1;
-  launch({{blocks, 1, 1}, {kSquaresThreads, 1, 1}, stream},
+  launch({blocks, kSquaresThreads, stream},
          is_aligned(x) ? add_squares_kernel<true> : add_squares_kernel<false>,
          x,
          n,
          alone,
          alone ? sum : workspace);
   if (alone) return;
-  launch({{1, 1, 1}, {kMergeThreads, 1, 1}, stream},
-         merge_sums_kernel,
-         workspace,
-         static_cast<int>(blocks),
-         sum);
+  launch({1, kMergeThreads, stream}, merge_sums_kernel, workspace, static_cast<int>(blocks), sum);
 }
 
 }  // namespace lockstep::cuda

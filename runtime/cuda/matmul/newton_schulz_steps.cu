@@ -58,11 +58,9 @@ void divide_by_norm(
     const float* from, int64_t n, double least, double* parts, T* to, Stream stream) {
   constexpr int64_t kMaxBlocks = 2048;
   if (n == 0) return;
-  launch({{kNormParts, 1, 1}, {kThreads, 1, 1}, stream}, sum_squares_kernel, from, n, parts);
+  launch({kNormParts, kThreads, stream}, sum_squares_kernel, from, n, parts);
   const unsigned blocks = blocks_for(n, kThreads);
-  launch({{blocks < kMaxBlocks ? blocks : static_cast<unsigned>(kMaxBlocks), 1, 1},
-          {kThreads, 1, 1},
-          stream},
+  launch({blocks < kMaxBlocks ? blocks : static_cast<unsigned>(kMaxBlocks), kThreads, stream},
          divide_kernel<T>,
          from,
          n,

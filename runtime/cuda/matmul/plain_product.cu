@@ -69,7 +69,7 @@ void start(const Product& p, const ProductOperands& operands, Stream stream) {
       .batch_out = p.batch_out,
       .scale = operands.scale,
       .accumulate = p.accumulate};
-  launch({{blocks_for(p.batch * p.m * p.n, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
+  launch({blocks_for(p.batch * p.m * p.n, kThreads), kThreads, stream},
          plain_product_kernel<In, Out>,
          product);
 }

@@ -79,8 +79,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kActivation, "native", run_forward},
-    {graph::OpKind::kActivationBackward, "native", run_backward},
+    exec::row<run_forward>(graph::OpKind::kActivation, "native"),
+    exec::row<run_backward>(graph::OpKind::kActivationBackward, "native"),
 };
 
 }  // namespace

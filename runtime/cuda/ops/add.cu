@@ -25,14 +25,13 @@ struct Sums {
 };
 
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::AddIn::kA), [&]<typename T>() {
-    const graph::Add<T> op{call};
+  by_type<graph::Add>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_aligned(op.a) && is_aligned(op.b) && is_aligned(op.y);
     for_each_flat<kVectorWidth<T>>(op.n, vectors, Sums<T>{op.a, op.b, op.y}, stream_of(call));
   });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kAdd, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kAdd, "native")};
 
 }  // namespace
 

@@ -204,8 +204,7 @@ void with_split(int64_t head_size, F f) {
 
 template <typename S>
 Launch launch_config(const graph::AttentionShape& shape, int64_t heads, Stream stream) {
-  return {
-      tall_grid(blocks_for(shape.time, S::kRows), shape.batch * heads), {kThreads, 1, 1}, stream};
+  return {tall_grid(blocks_for(shape.time, S::kRows), shape.batch * heads), kThreads, stream};
 }
 
 // Calls f with KeepAll or with the op's dropout. A pass without dropout has separate kernels, which
@@ -341,27 +340,16 @@ void run_native_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kAttention,
-     "cudnn",
-     run_cudnn,
-     cudnn_attention_workspace,
-     cudnn_attention_supports,
-     has_cudnn},
-    {.kind = graph::OpKind::kAttention,
-     .name = "native",
-     .run = run_native,
-     .supports = native_attention_supports},
-    {graph::OpKind::kAttentionBackward,
-     "cudnn",
-     run_cudnn_backward,
-     cudnn_attention_backward_workspace,
-     cudnn_attention_supports,
-     has_cudnn},
-    {graph::OpKind::kAttentionBackward,
-     "native",
-     run_native_backward,
-     native_attention_backward_workspace,
-     native_attention_supports},
+    exec::row<run_cudnn, cudnn_attention_workspace, cudnn_attention_supports, has_cudnn>(
+        graph::OpKind::kAttention, "cudnn"),
+    exec::row<run_native, exec::no_workspace, native_attention_supports>(graph::OpKind::kAttention,
+                                                                         "native"),
+    exec::row<run_cudnn_backward,
+              cudnn_attention_backward_workspace,
+              cudnn_attention_supports,
+              has_cudnn>(graph::OpKind::kAttentionBackward, "cudnn"),
+    exec::row<run_native_backward, native_attention_backward_workspace, native_attention_supports>(
+        graph::OpKind::kAttentionBackward, "native"),
 };
 
 }  // namespace

@@ -118,7 +118,7 @@ void start_statistics(const T* x,
   with_vectors<T>(is_vectorizable<T>(channels, {x}), [&](auto n) {
     constexpr int N = decltype(n)::value;
     const RowTiles tiles = batch_norm_tiles(rows, channels, N);
-    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+    launch({grid_of(tiles), kTileThreads, stream},
            statistics_kernel<T, N>,
            x,
            rows,
@@ -126,7 +126,7 @@ void start_statistics(const T* x,
            tiles.width,
            tiles.block_rows,
            workspace);
-    launch({{blocks_for(channels, kWarp), 1, 1}, {kWarp, kGroups, 1}, stream},
+    launch({blocks_for(channels, kWarp), {kWarp, kGroups, 1}, stream},
            combine_kernel,
            workspace,
            tiles.row_blocks,
@@ -148,7 +148,7 @@ void start_forward(const graph::BatchNormForward<T>& op,
   with_vectors<T>(vectors, [&](auto n) {
     constexpr int N = decltype(n)::value;
     const RowTiles tiles = row_tiles(op.rows, op.channels, N, kWrittenRows);
-    launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+    launch({grid_of(tiles), kTileThreads, stream},
            forward_kernel<T, S, N>,
            op,
            mean,
@@ -161,12 +161,11 @@ void start_forward(const graph::BatchNormForward<T>& op,
 // In evaluation, the running statistics are read from the stored parameters. If these are 16-bit,
 // they are rounded, by at most one part in 500 except beyond FP16's range.
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::BatchNormIn::kX), [&]<typename T>() {
-    const graph::BatchNormForward<T> op{call};
+  by_type<graph::BatchNormForward>(call, [&]<typename T>(const auto& op) {
     const Stream stream = stream_of(call);
     if (!call.training()) return start_forward(op, op.running_mean, op.running_variance, stream);
     if (op.lane_statistics != nullptr) {
-      launch({{blocks_for(op.channels, kTileThreads), 1, 1}, {kTileThreads, 1, 1}, stream},
+      launch({blocks_for(op.channels, kTileThreads), kTileThreads, stream},
              combine_lanes_kernel,
              op.lanes,
              op.channels,
@@ -181,8 +180,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_statistics(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::BatchStatisticsIn::kX), [&]<typename T>() {
-    const graph::BatchStatistics<T> op{call};
+  by_type<graph::BatchStatistics>(call, [&]<typename T>(const auto& op) {
     start_statistics(op.x,
                      op.rows,
                      op.channels,
@@ -213,27 +211,14 @@ void run_running(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kBatchNorm,
-     "native",
-     run_forward,
-     batch_norm_workspace<graph::BatchNormIn::kX>},
-    {graph::OpKind::kBatchNormBackward,
-     "native",
-     run_batch_norm_backward,
-     batch_norm_workspace<graph::BatchNormBackwardIn::kDY>},
-    {graph::OpKind::kBatchStatistics,
-     "native",
-     run_statistics,
-     batch_norm_workspace<graph::BatchStatisticsIn::kX>},
-    {graph::OpKind::kBatchNormRunning, "native", run_running},
-    {graph::OpKind::kBatchNormSums,
-     "native",
-     run_batch_norm_sums,
-     batch_norm_workspace<graph::BatchNormBackwardIn::kDY>},
-    {graph::OpKind::kBatchNormInputGradient,
-     "native",
-     run_batch_norm_input_gradient,
-     batch_norm_input_gradient_workspace},
+    exec::row<run_forward, batch_norm_workspace>(graph::OpKind::kBatchNorm, "native"),
+    exec::row<run_batch_norm_backward, batch_norm_workspace>(graph::OpKind::kBatchNormBackward,
+                                                             "native"),
+    exec::row<run_statistics, batch_norm_workspace>(graph::OpKind::kBatchStatistics, "native"),
+    exec::row<run_running>(graph::OpKind::kBatchNormRunning, "native"),
+    exec::row<run_batch_norm_sums, batch_norm_workspace>(graph::OpKind::kBatchNormSums, "native"),
+    exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace>(
+        graph::OpKind::kBatchNormInputGradient, "native"),
 };
 
 }  // namespace

@@ -141,12 +141,8 @@ __global__ void __launch_bounds__(kTileThreads)
 }
 
 void sum_lanes(int64_t lanes, int64_t n, const float* parts, float* out, Stream stream) {
-  launch({{blocks_for(n, kTileThreads), 1, 1}, {kTileThreads, 1, 1}, stream},
-         sum_lanes_kernel,
-         lanes,
-         n,
-         parts,
-         out);
+  launch(
+      {blocks_for(n, kTileThreads), kTileThreads, stream}, sum_lanes_kernel, lanes, n, parts, out);
 }
 
 template <typename T>
@@ -169,14 +165,14 @@ void start_sums(const graph::BatchNormGradientInputs<T>& in,
                 float* workspace,
                 Stream stream) {
   const RowTiles tiles = batch_norm_tiles(in.rows, in.channels, N);
-  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+  launch({grid_of(tiles), kTileThreads, stream},
          gradient_sums_kernel<T, N>,
          in,
          d_delta,
          workspace,
          tiles.width,
          tiles.block_rows);
-  launch({{blocks_for(in.channels, kWarp), 1, 1}, {kWarp, kGroups, 1}, stream},
+  launch({blocks_for(in.channels, kWarp), {kWarp, kGroups, 1}, stream},
          finish_sums_kernel<T>,
          in,
          workspace,
@@ -194,7 +190,7 @@ void start_input_gradient(const graph::BatchNormGradientInputs<T>& in,
                           T* d_x,
                           Stream stream) {
   const RowTiles tiles = row_tiles(in.rows, in.channels, N, kWrittenRows);
-  launch({grid_of(tiles), {kTileThreads, 1, 1}, stream},
+  launch({grid_of(tiles), kTileThreads, stream},
          input_gradient_kernel<T, N>,
          in,
          sums,
@@ -209,8 +205,7 @@ void start_input_gradient(const graph::BatchNormGradientInputs<T>& in,
 }  // namespace
 
 void run_batch_norm_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::BatchNormBackward<T> op{call};
+  by_type<graph::BatchNormBackward>(call, [&]<typename T>(const auto& op) {
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors(op.in, op.d_x, op.d_delta, sums, products);
@@ -224,8 +219,7 @@ void run_batch_norm_backward(const graph::OpCall& call) {
 }
 
 void run_batch_norm_sums(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::BatchNormSums<T> op{call};
+  by_type<graph::BatchNormSums>(call, [&]<typename T>(const auto& op) {
     const Stream stream = stream_of(call);
     float *const sums = op.parameters.d_beta, *const products = op.parameters.d_gamma;
     const bool vectors = takes_vectors<T>(op.in, nullptr, op.d_delta, sums, products);
@@ -239,8 +233,7 @@ void run_batch_norm_sums(const graph::OpCall& call) {
 }
 
 void run_batch_norm_input_gradient(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::BatchNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::BatchNormInputGradient<T> op{call};
+  by_type<graph::BatchNormInputGradient>(call, [&]<typename T>(const auto& op) {
     const Stream stream = stream_of(call);
     float *const sums = op.workspace, *const products = sums + op.in.channels;
     sum_lanes(op.lanes, 2 * op.in.channels, op.all_sums, sums, stream);

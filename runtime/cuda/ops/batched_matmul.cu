@@ -134,13 +134,10 @@ bool has_algorithms(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kBatchedMatmul,
-     .name = "cublaslt",
-     .run = run<multiply>,
-     .workspace_bytes = batched_matmul_workspace,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {graph::OpKind::kBatchedMatmul, "plain", run<multiply_plainly>, batched_matmul_workspace},
+    exec::row<run<multiply>, batched_matmul_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kBatchedMatmul, "cublaslt"),
+    exec::row<run<multiply_plainly>, batched_matmul_workspace>(graph::OpKind::kBatchedMatmul,
+                                                               "plain"),
 };
 
 }  // namespace

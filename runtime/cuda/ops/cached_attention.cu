@@ -89,26 +89,20 @@ __global__ void __launch_bounds__(kThreads)
 
 void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(graph::CachedAttentionIn::kQkv), [&]<typename T>() {
-    const graph::CachedAttention<T> op{call};
+  by_type<graph::CachedAttention>(call, [&]<typename T>(const auto& op) {
     if (op.new_cache != op.cache) copy_flat(op.cache, op.new_cache, op.cache_elements(), stream);
     const int64_t rows = op.batch * op.tokens;
     for_each_flat<1>(rows * op.kv_heads * op.head_size, false, StoreTokens<T>{op}, stream);
     if (rows == 0) return;
     const float scale = 1 / sqrtf(static_cast<float>(op.head_size));
-    launch({tall_grid(blocks_for(rows, 1), op.heads), {kThreads, 1, 1}, stream},
-           attend_kernel<T>,
-           op,
-           scale);
+    launch(
+        {tall_grid(blocks_for(rows, 1), op.heads), kThreads, stream}, attend_kernel<T>, op, scale);
   });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kCachedAttention,
-     .name = "native",
-     .run = run,
-     .supports = cached_attention_supports},
-};
+    exec::row<run, exec::no_workspace, cached_attention_supports>(graph::OpKind::kCachedAttention,
+                                                                  "native")};
 
 }  // namespace
 

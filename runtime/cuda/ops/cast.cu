@@ -35,7 +35,7 @@ void run(const graph::OpCall& call) {
   });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kCast, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kCast, "native")};
 
 }  // namespace
 

@@ -143,8 +143,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConcat, "copies", run_forward},
-    {graph::OpKind::kConcatBackward, "copies", run_backward},
+    exec::row<run_forward>(graph::OpKind::kConcat, "copies"),
+    exec::row<run_backward>(graph::OpKind::kConcatBackward, "copies"),
 };
 
 }  // namespace

@@ -90,8 +90,7 @@ void run_cudnn(const graph::OpCall& call) {
 }
 
 void run_native(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::Conv2dIn::kX), [&]<typename T>() {
-    const graph::Conv2dForward<T> op{call};
+  by_type<graph::Conv2dForward>(call, [&]<typename T>(const auto& op) {
     conv2d_forward(op, stream_of(call));
     run_activation(op, stream_of(call));
   });
@@ -234,8 +233,7 @@ constexpr Half kNativeWeight = {
 // ---- Backward: d_bias, after d_weight ----
 
 void run_bias(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
-    const graph::Conv2dBackward<T> op{call};
+  by_type<graph::Conv2dBackward>(call, [&]<typename T>(const auto& op) {
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.out_pixels(),
@@ -273,22 +271,14 @@ constexpr exec::Implementation backward(const char* name) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConv2d,
-     "cudnn with epilogue",
-     run_with_epilogue,
-     cudnn_conv2d_workspace<Conv2dPass::kForward>,
-     conv2d_supports_op,
-     has_epilogue},
-    {graph::OpKind::kConv2d,
-     "cudnn",
-     run_cudnn,
-     cudnn_conv2d_workspace<Conv2dPass::kForward>,
-     conv2d_supports_op,
-     has_cudnn},
-    {.kind = graph::OpKind::kConv2d,
-     .name = "native",
-     .run = run_native,
-     .supports = conv2d_supports_op},
+    exec::row<run_with_epilogue,
+              cudnn_conv2d_workspace<Conv2dPass::kForward>,
+              conv2d_supports_op,
+              has_epilogue>(graph::OpKind::kConv2d, "cudnn with epilogue"),
+    exec::
+        row<run_cudnn, cudnn_conv2d_workspace<Conv2dPass::kForward>, conv2d_supports_op, has_cudnn>(
+            graph::OpKind::kConv2d, "cudnn"),
+    exec::row<run_native, exec::no_workspace, conv2d_supports_op>(graph::OpKind::kConv2d, "native"),
     backward<kInputOnCudnn, kWeightOnCublaslt>("cudnn, cublaslt"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kWeightWidened>("cudnn, cudnn widened"),

@@ -97,8 +97,7 @@ constexpr Half kNativeInput = {.run =
 // ---- Backward: d_weight, then d_bias ----
 
 void run_bias_gradient(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::ConvTranspose2dBackwardIn::kDY), [&]<typename T>() {
-    const graph::ConvTranspose2dBackward<T> op{call};
+  by_type<graph::ConvTranspose2dBackward>(call, [&]<typename T>(const auto& op) {
     if (op.d_bias == nullptr) return;
     column_sum<T>(op.d_y,
                   op.shape.pixels(),
@@ -154,16 +153,14 @@ constexpr exec::Implementation backward(const char* name) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kConvTranspose2d,
-     "cudnn",
-     run_cudnn,
-     cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
-     conv2d_supports_op,
-     [](const graph::OpCall& call) { return cudnn_supports(call, Conv2dPass::kBackwardInput); }},
-    {.kind = graph::OpKind::kConvTranspose2d,
-     .name = "native",
-     .run = run_native,
-     .supports = conv2d_supports_op},
+    exec::row<run_cudnn,
+              cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
+              conv2d_supports_op,
+              [](const graph::OpCall& call) {
+                return cudnn_supports(call, Conv2dPass::kBackwardInput);
+              }>(graph::OpKind::kConvTranspose2d, "cudnn"),
+    exec::row<run_native, exec::no_workspace, conv2d_supports_op>(graph::OpKind::kConvTranspose2d,
+                                                                  "native"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),
     backward<kInputOnCudnn, kNativeWeight>("cudnn, native"),
     backward<kNativeInput, kWeightOnCudnn>("native, cudnn"),

@@ -31,7 +31,7 @@ void run(const graph::OpCall& call) {
   });
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kDiffusionNoise, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kDiffusionNoise, "native")};
 
 }  // namespace
 

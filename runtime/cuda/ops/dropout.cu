@@ -43,8 +43,7 @@ struct Drop {
 };
 
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::DropoutIn::kX), [&]<typename T>() {
-    const graph::Dropout<T> op{call};
+  by_type<graph::Dropout>(call, [&]<typename T>(const auto& op) {
     const Drop<T> drop{op.x, op.y, op.threshold(), op.factor(), context_of(call).lane, op.purpose};
     for_each_flat<kVectorWidth<T>>(
         op.n, is_aligned(op.x) && is_aligned(op.y), drop, stream_of(call));
@@ -52,8 +51,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kDropout, "native", run},
-    {graph::OpKind::kDropoutBackward, "native", run},
+    exec::row<run>(graph::OpKind::kDropout, "native"),
+    exec::row<run>(graph::OpKind::kDropoutBackward, "native"),
 };
 
 }  // namespace

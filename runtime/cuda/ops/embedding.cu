@@ -141,15 +141,15 @@ void sum_tokens(const SortedBackward<T>& op, Stream stream) {
   const int64_t n = op.sizes.batch * op.sizes.time;
   const dim3 grid =
       tall_grid(blocks_for(n, kTokenTile), blocks_for(op.sizes.channels, kThreads * N));
-  launch({grid, {kThreads, 1, 1}, stream}, sum_runs_kernel<N, T>, op);
-  launch({grid, {kThreads, 1, 1}, stream}, join_runs_kernel<N, T>, op);
+  launch({grid, kThreads, stream}, sum_runs_kernel<N, T>, op);
+  launch({grid, kThreads, stream}, join_runs_kernel<N, T>, op);
 }
 
 void run_forward(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::EmbeddingIn::kToken), [&]<typename T>() {
     const graph::EmbeddingForward<T> op{call};
     const dim3 grid{blocks_for(op.sizes.batch * op.sizes.time, 1), 1, 1};
-    const Launch config{grid, {kThreads, 1, 1}, stream_of(call)};
+    const Launch config{grid, kThreads, stream_of(call)};
     if (is_vectorizable<T>(op.sizes.channels, {op.token, op.position, op.y})) {
       launch(config, forward_kernel<kVectorWidth<T>, T>, op);
     } else {
@@ -180,8 +180,7 @@ void start_backward(const SortedBackward<T>& op, Stream stream) {
 
 void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(graph::EmbeddingBackwardIn::kDY), [&]<typename T>() {
-    const graph::EmbeddingBackward<T> op{call};
+  by_type<graph::EmbeddingBackward>(call, [&]<typename T>(const auto& op) {
     const EmbeddingWorkspace parts(op.sizes);
     auto* const sorted = call.workspace<int32_t>();
     auto* const positions = reinterpret_cast<int32_t*>(call.workspace() + parts.positions);
@@ -194,8 +193,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kEmbedding, "native", run_forward},
-    {graph::OpKind::kEmbeddingBackward, "native", run_backward, embedding_backward_workspace},
+    exec::row<run_forward>(graph::OpKind::kEmbedding, "native"),
+    exec::row<run_backward, embedding_backward_workspace>(graph::OpKind::kEmbeddingBackward,
+                                                          "native"),
 };
 
 }  // namespace

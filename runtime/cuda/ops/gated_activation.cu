@@ -49,8 +49,7 @@ struct Backward {
 };
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::GatedActivationIn::kX), [&]<typename T>() {
-    const graph::GatedActivationForward<T> op{call};
+  by_type<graph::GatedActivationForward>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.y});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(
@@ -60,8 +59,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::GatedActivationBackwardIn::kDY), [&]<typename T>() {
-    const graph::GatedActivationBackward<T> op{call};
+  by_type<graph::GatedActivationBackward>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.x, op.d_x});
     with_activation(op.activation, [&](auto kind) {
       for_each_pixel<kVectorWidth<T>>(
@@ -71,8 +69,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGatedActivation, "native", run_forward},
-    {graph::OpKind::kGatedActivationBackward, "native", run_backward},
+    exec::row<run_forward>(graph::OpKind::kGatedActivation, "native"),
+    exec::row<run_backward>(graph::OpKind::kGatedActivationBackward, "native"),
 };
 
 }  // namespace

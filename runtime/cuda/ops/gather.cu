@@ -159,8 +159,7 @@ __global__ void __launch_bounds__(kThreads) sum_slices_kernel(SortedBackward<T> 
 
 void run_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
-    const graph::GatherBackward<T> op{call};
+  by_type<graph::GatherBackward>(call, [&]<typename T>(const auto& op) {
     const graph::GatherSizes& sizes = op.sizes;
     fill_zeros(op.d_x, sizes.outer * sizes.extent * sizes.inner, stream);
     const int64_t columns = sizes.outer * sizes.inner;
@@ -181,7 +180,7 @@ void run_backward(const graph::OpCall& call) {
       constexpr int kWidth = decltype(width)::value;
       const SortedBackward<T> sorted{
           sizes, op.d_y, array(1), array(2), op.d_x, blocks_for(columns, kThreads * kWidth)};
-      launch({{blocks_for(sizes.count * sorted.blocks_across, 1), 1, 1}, {kThreads, 1, 1}, stream},
+      launch({blocks_for(sizes.count * sorted.blocks_across, 1), kThreads, stream},
              sum_slices_kernel<kWidth, T>,
              sorted);
     });
@@ -210,8 +209,7 @@ struct AddElements {
 
 void run_elements_backward(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(graph::GatherBackwardIn::kDY), [&]<typename T>() {
-    const graph::GatherBackward<T> op{call};
+  by_type<graph::GatherBackward>(call, [&]<typename T>(const auto& op) {
     const int64_t n = op.sizes.outer * op.sizes.extent * op.sizes.inner;
     float* sums = reinterpret_cast<float*>(op.workspace);
     if constexpr (std::is_same_v<T, float>) sums = op.d_x;
@@ -225,13 +223,11 @@ void run_elements_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGather, "copies", run_forward},
-    {graph::OpKind::kGatherBackward, "sorted", run_backward, gather_backward_workspace},
-    {graph::OpKind::kGatherElements, "copies", run_elements},
-    {graph::OpKind::kGatherElementsBackward,
-     "native",
-     run_elements_backward,
-     gather_elements_backward_workspace},
+    exec::row<run_forward>(graph::OpKind::kGather, "copies"),
+    exec::row<run_backward, gather_backward_workspace>(graph::OpKind::kGatherBackward, "sorted"),
+    exec::row<run_elements>(graph::OpKind::kGatherElements, "copies"),
+    exec::row<run_elements_backward, gather_elements_backward_workspace>(
+        graph::OpKind::kGatherElementsBackward, "native"),
 };
 
 }  // namespace

@@ -230,17 +230,16 @@ __global__ void __launch_bounds__(kTileThreads) backward_kernel(graph::GroupNorm
 
 Launch by_tiles(const graph::GroupNormShape& s, const RowTiles& tiles, Stream stream) {
   return {tall_grid(blocks_for(s.samples * tiles.row_blocks, 1), tiles.channel_tiles),
-          {kTileThreads, 1, 1},
+          kTileThreads,
           stream};
 }
 
 Launch by_groups(const graph::GroupNormShape& s, Stream stream) {
-  return {tall_grid(blocks_for(s.groups, 1), s.samples), {kGroupThreads, 1, 1}, stream};
+  return {tall_grid(blocks_for(s.groups, 1), s.samples), kGroupThreads, stream};
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::GroupNormIn::kX), [&]<typename T>() {
-    const graph::GroupNormForward<T> op{call};
+  by_type<graph::GroupNormForward>(call, [&]<typename T>(const auto& op) {
     const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     with_vectors<T>(is_vectorizable<T>(s.channels, {op.x, op.gamma, op.beta, op.y}),
@@ -273,8 +272,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::GroupNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::GroupNormBackward<T> op{call};
+  by_type<graph::GroupNormBackward>(call, [&]<typename T>(const auto& op) {
     const graph::GroupNormShape& s = op.shape;
     const Stream stream = stream_of(call);
     float* const behind = op.workspace + group_norm_tile_sums(s);
@@ -309,12 +307,10 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kGroupNorm, "native", run_forward, group_norm_workspace, group_norm_supports},
-    {graph::OpKind::kGroupNormBackward,
-     "native",
-     run_backward,
-     group_norm_backward_workspace,
-     group_norm_supports},
+    exec::row<run_forward, group_norm_workspace, group_norm_supports>(graph::OpKind::kGroupNorm,
+                                                                      "native"),
+    exec::row<run_backward, group_norm_backward_workspace, group_norm_supports>(
+        graph::OpKind::kGroupNormBackward, "native"),
 };
 
 }  // namespace

@@ -104,7 +104,7 @@ void run(const graph::OpCall& call) {
         is_aligned(op.y) && reinterpret_cast<uintptr_t>(op.x) % kVectorWidth<T> == 0;
     with_vectors<T>(vectors, [&](auto width) {
       constexpr int N = decltype(width)::value;
-      launch({{blocks_for(n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream_of(call)},
+      launch({blocks_for(n, kFlatThreads * N), kFlatThreads, stream_of(call)},
              image_normalize_kernel<T, N>,
              images,
              op.channels,
@@ -116,11 +116,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kImageNormalize,
-     .name = "native",
-     .run = run,
-     .supports = image_normalize_supports},
-};
+    exec::row<run, exec::no_workspace, image_normalize_supports>(graph::OpKind::kImageNormalize,
+                                                                 "native")};
 
 }  // namespace
 

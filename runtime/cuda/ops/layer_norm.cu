@@ -117,8 +117,7 @@ __global__ void __launch_bounds__(Threads)
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LayerNormIn::kX), [&]<typename T>() {
-    const graph::LayerNormForward<T> op{call};
+  by_type<graph::LayerNormForward>(call, [&]<typename T>(const auto& op) {
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.beta, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
@@ -128,8 +127,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LayerNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::LayerNormBackward<T> op{call};
+  by_type<graph::LayerNormBackward>(call, [&]<typename T>(const auto& op) {
     const Stream stream = stream_of(call);
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum});
@@ -144,15 +142,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLayerNorm,
-     .name = "native",
-     .run = run_forward,
-     .supports = supports_row<graph::LayerNormIn::kX>},
-    {graph::OpKind::kLayerNormBackward,
-     "native",
-     run_backward,
-     layer_norm_backward_workspace,
-     supports_row<graph::LayerNormBackwardIn::kDY>},
+    exec::row<run_forward, exec::no_workspace, supports_row>(graph::OpKind::kLayerNorm, "native"),
+    exec::row<run_backward, layer_norm_backward_workspace, supports_row>(
+        graph::OpKind::kLayerNormBackward, "native"),
 };
 
 }  // namespace

@@ -239,17 +239,15 @@ constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,
 
 constexpr graph::OpKind kBackward = graph::OpKind::kLinearBackward;
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLinear,
-     .name = "cublaslt with activation",
-     .run = run_activated,
-     .supports = has_activation_epilogue,
-     .available = activation_is_fused},
-    {.kind = graph::OpKind::kLinear,
-     .name = "cublaslt",
-     .run = run_forward<multiply>,
-     .available =
-         [](const graph::OpCall& call) { return has_last_algorithm(call, biased_product(call)); }},
-    {.kind = graph::OpKind::kLinear, .name = "plain", .run = run_forward<multiply_plainly>},
+    exec::row<run_activated, exec::no_workspace, has_activation_epilogue, activation_is_fused>(
+        graph::OpKind::kLinear, "cublaslt with activation"),
+    exec::row<run_forward<multiply>,
+              exec::no_workspace,
+              exec::any_op,
+              [](const graph::OpCall& call) {
+                return has_last_algorithm(call, biased_product(call));
+              }>(graph::OpKind::kLinear, "cublaslt"),
+    exec::row<run_forward<multiply_plainly>>(graph::OpKind::kLinear, "plain"),
     both<kBackward, kInputWithGelu, kWeightWithBias>("cublaslt with gelu, cublaslt with bias"),
     both<kBackward, kInputWithGelu, kWeight>("cublaslt with gelu, cublaslt"),
     both<kBackward, kInputWithGelu, kWeightPlainly>("cublaslt with gelu, plain"),

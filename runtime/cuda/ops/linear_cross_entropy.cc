@@ -94,8 +94,7 @@ void run(const graph::OpCall& call) {
   const auto parts = LinearCrossEntropyWorkspace::of(call);
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
   auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
-  by_type(call.input_dtype(graph::LinearCrossEntropyIn::kX), [&]<typename T>() {
-    const graph::LinearCrossEntropy<T> op{call};
+  by_type<graph::LinearCrossEntropy>(call, [&]<typename T>(const auto& op) {
     T* const logits = call.workspace<T>();
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
       const Products products = products_of(call, chunk);
@@ -125,16 +124,10 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLinearCrossEntropy,
-     .name = "cublaslt",
-     .run = run<multiply>,
-     .workspace_bytes = linear_cross_entropy_workspace,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {graph::OpKind::kLinearCrossEntropy,
-     "plain",
-     run<multiply_plainly>,
-     linear_cross_entropy_workspace},
+    exec::row<run<multiply>, linear_cross_entropy_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kLinearCrossEntropy, "cublaslt"),
+    exec::row<run<multiply_plainly>, linear_cross_entropy_workspace>(
+        graph::OpKind::kLinearCrossEntropy, "plain"),
 };
 
 }  // namespace

@@ -123,13 +123,12 @@ Window window_of(const graph::LocalResponseNormAttributes& a) {
 
 Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stream) {
   return {tall_grid(blocks_for(rows, piece.rows), blocks_for(channels, piece.channels)),
-          {kThreads, 1, 1},
+          kThreads,
           stream};
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LocalResponseNormIn::kX), [&]<typename T>() {
-    const graph::LocalResponseNormForward<T> op{call};
+  by_type<graph::LocalResponseNormForward>(call, [&]<typename T>(const auto& op) {
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            forward_kernel<T>,
@@ -143,8 +142,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LocalResponseNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::LocalResponseNormBackward<T> op{call};
+  by_type<graph::LocalResponseNormBackward>(call, [&]<typename T>(const auto& op) {
     const Piece piece = piece_of(op.channels);
     launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
            backward_kernel<T>,
@@ -159,14 +157,10 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLocalResponseNorm,
-     .name = "native",
-     .run = run_forward,
-     .supports = graph::supports_window},
-    {.kind = graph::OpKind::kLocalResponseNormBackward,
-     .name = "native",
-     .run = run_backward,
-     .supports = graph::supports_window},
+    exec::row<run_forward, exec::no_workspace, graph::supports_window>(
+        graph::OpKind::kLocalResponseNorm, "native"),
+    exec::row<run_backward, exec::no_workspace, graph::supports_window>(
+        graph::OpKind::kLocalResponseNormBackward, "native"),
 };
 
 }  // namespace

@@ -119,8 +119,7 @@ bool has_algorithms(const graph::OpCall& call) {
 
 template <Multiply kMultiply>
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LoraAddIn::kY), [&]<typename T>() {
-    const graph::LoraAdd<T> op{call};
+  by_type<graph::LoraAdd>(call, [&]<typename T>(const auto& op) {
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
@@ -136,8 +135,7 @@ void run(const graph::OpCall& call) {
 
 template <Multiply kMultiply>
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LoraAddIn::kDOut), [&]<typename T>() {
-    const graph::LoraAddBackward<T> op{call};
+  by_type<graph::LoraAddBackward>(call, [&]<typename T>(const auto& op) {
     const auto [rows, outputs, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
@@ -157,20 +155,13 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kLoraAdd,
-     .name = "cublaslt",
-     .run = run<multiply>,
-     .workspace_bytes = lora_workspace,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {graph::OpKind::kLoraAdd, "plain", run<multiply_plainly>, lora_workspace},
-    {.kind = graph::OpKind::kLoraAddBackward,
-     .name = "cublaslt",
-     .run = run_backward<multiply>,
-     .workspace_bytes = lora_workspace,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {graph::OpKind::kLoraAddBackward, "plain", run_backward<multiply_plainly>, lora_workspace},
+    exec::row<run<multiply>, lora_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kLoraAdd, "cublaslt"),
+    exec::row<run<multiply_plainly>, lora_workspace>(graph::OpKind::kLoraAdd, "plain"),
+    exec::row<run_backward<multiply>, lora_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kLoraAddBackward, "cublaslt"),
+    exec::row<run_backward<multiply_plainly>, lora_workspace>(graph::OpKind::kLoraAddBackward,
+                                                              "plain"),
 };
 
 }  // namespace

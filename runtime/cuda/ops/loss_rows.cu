@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 void sum_row_losses(const RowLoss* rows, int64_t count, double* statistics, Stream stream) {
-  launch({{1, 1, 1}, {kThreads, 1, 1}, stream}, sum_row_losses_kernel, rows, count, statistics);
+  launch({1, kThreads, stream}, sum_row_losses_kernel, rows, count, statistics);
 }
 
 }  // namespace lockstep::cuda

@@ -22,7 +22,7 @@ void run(const graph::OpCall& call) {
   for_each_flat<1>(op.rows * op.batch * op.time, false, Part{op}, stream_of(call));
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kPackedTokens, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPackedTokens, "native")};
 
 }  // namespace
 

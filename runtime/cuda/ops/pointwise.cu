@@ -183,7 +183,7 @@ bool takes_vectors(const Arguments& of) {
 
 template <int N>
 void start(const Arguments& of, Stream stream) {
-  const Launch config = {{blocks_for(of.n, kFlatThreads * N), 1, 1}, {kFlatThreads, 1, 1}, stream};
+  const Launch config = {blocks_for(of.n, kFlatThreads * N), kFlatThreads, stream};
   if (of.n < std::numeric_limits<int32_t>::max()) {
     launch(config, pointwise_kernel<N, uint32_t>, of);
   } else {
@@ -212,7 +212,7 @@ void run(const graph::OpCall& call) {
   }
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kPointwise, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPointwise, "native")};
 
 }  // namespace
 

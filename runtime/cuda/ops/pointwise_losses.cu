@@ -68,10 +68,9 @@ __global__ void __launch_bounds__(kThreads)
 
 template <bool Squared>
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
-    const graph::PointwiseLoss<T> op{call};
+  by_type<graph::PointwiseLoss>(call, [&]<typename T>(const auto& op) {
     auto* const results = call.workspace<RowLoss>();
-    launch({{blocks_for(op.rows, kRows), 1, 1}, {kThreads, 1, 1}, stream_of(call)},
+    launch({blocks_for(op.rows, kRows), kThreads, stream_of(call)},
            op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>
                                   : pointwise_loss_kernel<Squared, false, T>,
            op,
@@ -82,8 +81,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kImplementations[] = {
-    {graph::OpKind::kBinaryCrossEntropy, "native", run<false>, pointwise_loss_workspace},
-    {graph::OpKind::kMeanSquaredError, "native", run<true>, pointwise_loss_workspace},
+    exec::row<run<false>, pointwise_loss_workspace>(graph::OpKind::kBinaryCrossEntropy, "native"),
+    exec::row<run<true>, pointwise_loss_workspace>(graph::OpKind::kMeanSquaredError, "native"),
 };
 
 }  // namespace

@@ -258,7 +258,7 @@ template <typename T, int N>
 void start_global_avg(
     int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
   const RowTiles tiles = row_tiles(images, channels, N, 1);
-  launch({tall_grid(blocks_for(images, 1), tiles.channel_tiles), {kTileThreads, 1, 1}, stream},
+  launch({tall_grid(blocks_for(images, 1), tiles.channel_tiles), kTileThreads, stream},
          global_avg_kernel<T, N>,
          x,
          pixels,
@@ -294,8 +294,7 @@ void check_size(const graph::PoolShape& s) {
 }
 
 void run_max_pool(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const graph::PoolForward<T> op{call};
+  by_type<graph::PoolForward>(call, [&]<typename T>(const auto& op) {
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.x, op.y}) &&
@@ -309,8 +308,7 @@ void run_max_pool(const graph::OpCall& call) {
 }
 
 void run_max_pool_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const graph::PoolBackward<T> op{call};
+  by_type<graph::PoolBackward>(call, [&]<typename T>(const auto& op) {
     check_size(op.shape);
     constexpr int N = kVectorWidth<T>;
     const bool vectors = is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}) &&
@@ -324,8 +322,7 @@ void run_max_pool_backward(const graph::OpCall& call) {
 }
 
 void run_avg_pool(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const graph::PoolForward<T> op{call};
+  by_type<graph::PoolForward>(call, [&]<typename T>(const auto& op) {
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
                                     op.shape.channels,
@@ -336,8 +333,7 @@ void run_avg_pool(const graph::OpCall& call) {
 }
 
 void run_avg_pool_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const graph::PoolBackward<T> op{call};
+  by_type<graph::PoolBackward>(call, [&]<typename T>(const auto& op) {
     check_size(op.shape);
     for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
                                     op.shape.channels,
@@ -348,8 +344,7 @@ void run_avg_pool_backward(const graph::OpCall& call) {
 }
 
 void run_global_avg_pool(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolIn::kX), [&]<typename T>() {
-    const graph::GlobalAvgPoolForward<T> op{call};
+  by_type<graph::GlobalAvgPoolForward>(call, [&]<typename T>(const auto& op) {
     if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
       start_global_avg<T, kVectorWidth<T>>(
           op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
@@ -360,8 +355,7 @@ void run_global_avg_pool(const graph::OpCall& call) {
 }
 
 void run_global_avg_pool_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::PoolBackwardIn::kDY), [&]<typename T>() {
-    const graph::GlobalAvgPoolBackward<T> op{call};
+  by_type<graph::GlobalAvgPoolBackward>(call, [&]<typename T>(const auto& op) {
     LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
     for_each_pixel<kVectorWidth<T>>(
         op.images * op.pixels,
@@ -373,16 +367,10 @@ void run_global_avg_pool_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation forward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
-  return {.kind = kind,
-          .name = "native",
-          .run = run,
-          .supports = supports_pixels<graph::PoolIn::kX, graph::PoolOut::kY>};
+  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
 }
 constexpr exec::Implementation backward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
-  return {.kind = kind,
-          .name = "native",
-          .run = run,
-          .supports = supports_pixels<graph::PoolBackwardIn::kDY, graph::PoolBackwardOut::kDX>};
+  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
 }
 
 constexpr exec::Implementation kRows[] = {

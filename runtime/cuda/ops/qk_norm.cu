@@ -111,7 +111,7 @@ template <typename T>
 void norm_heads(const graph::RmsNormForward<T>& op, Stream stream) {
   const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.gamma, op.y});
   with_part<T>(op.columns, vectors, [&](auto n, auto held) {
-    launch({{blocks_for(op.rows, kWarps), 1, 1}, {kThreads, 1, 1}, stream},
+    launch({blocks_for(op.rows, kWarps), kThreads, stream},
            forward_kernel<T, decltype(n)::value, decltype(held)::value>,
            op);
   });
@@ -122,7 +122,7 @@ void norm_heads_backward(const graph::RmsNormBackward<T>& op, Stream stream) {
   const bool vectors = is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_sum});
   const int64_t warps = warps_of(op.rows);
   with_part<T>(op.columns, vectors, [&](auto n, auto held) {
-    launch({{blocks_for(warps, kWarps), 1, 1}, {kThreads, 1, 1}, stream},
+    launch({blocks_for(warps, kWarps), kThreads, stream},
            backward_kernel<T, decltype(n)::value, decltype(held)::value>,
            op,
            heads_per_warp(op.rows));
@@ -152,8 +152,7 @@ void copy_rest(const graph::QkNormRest<T>& rest, Stream stream) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::QkNormIn::kX), [&]<typename T>() {
-    const graph::QkNormForward<T> op{call};
+  by_type<graph::QkNormForward>(call, [&]<typename T>(const auto& op) {
     norm_heads(op.q, stream_of(call));
     norm_heads(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
@@ -161,8 +160,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::QkNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::QkNormBackward<T> op{call};
+  by_type<graph::QkNormBackward>(call, [&]<typename T>(const auto& op) {
     norm_heads_backward(op.q, stream_of(call));
     norm_heads_backward(op.k, stream_of(call));
     copy_rest(op.rest, stream_of(call));
@@ -170,15 +168,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kQkNorm,
-     .name = "native",
-     .run = run_forward,
-     .supports = qk_norm_supports},
-    {graph::OpKind::kQkNormBackward,
-     "native",
-     run_backward,
-     qk_norm_backward_workspace,
-     qk_norm_supports},
+    exec::row<run_forward, exec::no_workspace, qk_norm_supports>(graph::OpKind::kQkNorm, "native"),
+    exec::row<run_backward, qk_norm_backward_workspace, qk_norm_supports>(
+        graph::OpKind::kQkNormBackward, "native"),
 };
 
 }  // namespace

@@ -212,7 +212,7 @@ void rearrange(const graph::View& view, const std::byte* x, std::byte* y, T fill
   Planes planes;
   if (!planes.find(view)) return copy<T>(view, x, y, fill, stream);
   if (planes.blocks() == 0) return;
-  launch({{blocks_for(planes.blocks(), 1), 1, 1}, {kBlock, kBlockRows, 1}, stream},
+  launch({blocks_for(planes.blocks(), 1), {kBlock, kBlockRows, 1}, stream},
          transpose_kernel<T>,
          planes,
          reinterpret_cast<const T*>(x),
@@ -358,18 +358,16 @@ void run_sums(const graph::RearrangeBackward<T, D>& backward, Stream stream) {
   const bool rows = rank > 0 && op.terms.loops[rank - 1].stride == 1 &&
                     op.terms.loops[rank - 1].count >= kWarp / 2;
   if (rows) {
-    launch({tall_grid(blocks_for(op.outputs, kThreads / kWarp), parts), {kThreads, 1, 1}, stream},
+    launch({tall_grid(blocks_for(op.outputs, kThreads / kWarp), parts), kThreads, stream},
            sum_rows_kernel<T, D>,
            op);
   } else {
-    launch({tall_grid(blocks_for(op.outputs, kThreads), parts), {kThreads, 1, 1}, stream},
+    launch({tall_grid(blocks_for(op.outputs, kThreads), parts), kThreads, stream},
            sum_kernel<T, D>,
            op);
   }
   if (parts > 1)
-    launch({{blocks_for(op.outputs, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
-           join_parts_kernel<T, D>,
-           op);
+    launch({blocks_for(op.outputs, kThreads), kThreads, stream}, join_parts_kernel<T, D>, op);
 }
 
 void run_backward(const graph::OpCall& call) {
@@ -381,9 +379,10 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRearrange, "copies", run_forward},
-    {graph::OpKind::kReshape, "copy", run_reshape},
-    {graph::OpKind::kRearrangeBackward, "sums", run_backward, rearrange_backward_workspace},
+    exec::row<run_forward>(graph::OpKind::kRearrange, "copies"),
+    exec::row<run_reshape>(graph::OpKind::kReshape, "copy"),
+    exec::row<run_backward, rearrange_backward_workspace>(graph::OpKind::kRearrangeBackward,
+                                                          "sums"),
 };
 
 }  // namespace

@@ -332,22 +332,14 @@ bool has_algorithms(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kRecurrent,
-     .name = "cublaslt",
-     .run = run_forward<multiply>,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {.kind = graph::OpKind::kRecurrent, .name = "plain", .run = run_forward<multiply_plainly>},
-    {.kind = graph::OpKind::kRecurrentBackward,
-     .name = "cublaslt",
-     .run = run_backward<multiply>,
-     .workspace_bytes = recurrent_backward_workspace,
-     .supports = supports_library,
-     .available = has_algorithms},
-    {graph::OpKind::kRecurrentBackward,
-     "plain",
-     run_backward<multiply_plainly>,
-     recurrent_backward_workspace},
+    exec::row<run_forward<multiply>, exec::no_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kRecurrent, "cublaslt"),
+    exec::row<run_forward<multiply_plainly>>(graph::OpKind::kRecurrent, "plain"),
+    exec::
+        row<run_backward<multiply>, recurrent_backward_workspace, supports_library, has_algorithms>(
+            graph::OpKind::kRecurrentBackward, "cublaslt"),
+    exec::row<run_backward<multiply_plainly>, recurrent_backward_workspace>(
+        graph::OpKind::kRecurrentBackward, "plain"),
 };
 
 }  // namespace

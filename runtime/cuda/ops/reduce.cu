@@ -121,15 +121,15 @@ template <typename T, typename Operation, typename Y>
 void start_parts(const Source<T, Operation>& of, float divisor, Y* to, Stream stream) {
   const int64_t results = of.loops.kept.count;
   const auto start = [&](dim3 grid, auto kernel) {
-    launch({grid, {kThreads, 1, 1}, stream}, kernel, of, divisor, to);
+    launch({grid, kThreads, stream}, kernel, of, divisor, to);
   };
   if (!of.loops.by_rows()) {
     start(tall_grid(blocks_for(results, kThreads), of.parts.count),
           columns_kernel<T, Operation, Y>);
   } else if (of.loops.reduced.count <= 1024) {
-    start({blocks_for(results, kThreads / kWarp), 1, 1}, short_rows_kernel<T, Operation, Y>);
+    start(blocks_for(results, kThreads / kWarp), short_rows_kernel<T, Operation, Y>);
   } else {
-    start({blocks_for(results * of.parts.count, 1), 1, 1}, rows_kernel<T, Operation, Y>);
+    start(blocks_for(results * of.parts.count, 1), rows_kernel<T, Operation, Y>);
   }
 }
 
@@ -144,7 +144,7 @@ void reduce(const graph::ReduceForward<T>& op, Stream stream) {
   if (parts == 1) return start_parts(of, divisor, y, stream);
   start_parts(of, 1.0f, op.workspace, stream);
   const bool rows = op.loops.by_rows();
-  launch({{blocks_for(results, kThreads / kWarp), 1, 1}, {kThreads, 1, 1}, stream},
+  launch({blocks_for(results, kThreads / kWarp), kThreads, stream},
          combine_kernel<Operation, Y>,
          op.workspace,
          results,
@@ -167,8 +167,7 @@ void reduce(const graph::ReduceForward<T>& op, Stream stream) {
 }
 
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::ReduceIn::kX), [&]<typename T>() {
-    const graph::ReduceForward<T> op{call};
+  by_type<graph::ReduceForward>(call, [&]<typename T>(const auto& op) {
     if (op.wide) {
       reduce<T, float>(op, stream_of(call));
     } else {
@@ -178,7 +177,7 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kReduce, "native", run, reduce_workspace}};
+    exec::row<run, reduce_workspace>(graph::OpKind::kReduce, "native")};
 
 }  // namespace
 

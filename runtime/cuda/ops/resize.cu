@@ -64,8 +64,7 @@ struct Backward {
 
 template <template <typename> typename Kernel>
 void run(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::ResizeIn::kX), [&]<typename T>() {
-    const graph::ResizeCall<T> op{call};
+  by_type<graph::ResizeCall>(call, [&]<typename T>(const auto& op) {
     for_each_pixel<kVectorWidth<T>>(call.output_shape(graph::ResizeOut::kY).rows(),
                                     op.channels,
                                     is_vectorizable<T>(op.channels, {op.from, op.to}),
@@ -75,14 +74,9 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kResize,
-     .name = "native",
-     .run = run<Forward>,
-     .supports = supports_pixels<graph::ResizeIn::kX, graph::ResizeOut::kY>},
-    {.kind = graph::OpKind::kResizeBackward,
-     .name = "native",
-     .run = run<Backward>,
-     .supports = supports_pixels<graph::ResizeIn::kDY, graph::ResizeOut::kDX>},
+    exec::row<run<Forward>, exec::no_workspace, supports_pixels>(graph::OpKind::kResize, "native"),
+    exec::row<run<Backward>, exec::no_workspace, supports_pixels>(graph::OpKind::kResizeBackward,
+                                                                  "native"),
 };
 
 }  // namespace

@@ -99,8 +99,7 @@ __global__ void __launch_bounds__(Threads)
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::RmsNormIn::kX), [&]<typename T>() {
-    const graph::RmsNormForward<T> op{call};
+  by_type<graph::RmsNormForward>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_vectorizable<T>(op.columns, {op.x, op.delta, op.gamma, op.sum, op.y});
     start_by_rows<T>(op, vectors, stream_of(call), []<int N, int Held, int RowThreads>() {
       return forward_kernel<T, N, Held, RowThreads>;
@@ -109,8 +108,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::RmsNormBackwardIn::kDY), [&]<typename T>() {
-    const graph::RmsNormBackward<T> op{call};
+  by_type<graph::RmsNormBackward>(call, [&]<typename T>(const auto& op) {
     const bool vectors =
         is_vectorizable<T>(op.columns, {op.d_y, op.d_residual, op.sum, op.gamma, op.d_sum});
     const int64_t blocks =
@@ -122,15 +120,9 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {.kind = graph::OpKind::kRmsNorm,
-     .name = "native",
-     .run = run_forward,
-     .supports = supports_row<graph::RmsNormIn::kX>},
-    {graph::OpKind::kRmsNormBackward,
-     "native",
-     run_backward,
-     rms_norm_backward_workspace,
-     supports_row<graph::RmsNormBackwardIn::kDY>},
+    exec::row<run_forward, exec::no_workspace, supports_row>(graph::OpKind::kRmsNorm, "native"),
+    exec::row<run_backward, rms_norm_backward_workspace, supports_row>(
+        graph::OpKind::kRmsNormBackward, "native"),
 };
 
 }  // namespace

@@ -130,8 +130,7 @@ struct Rotate {
 
 void run(const graph::OpCall& call) {
   const Stream stream = stream_of(call);
-  by_type(call.input_dtype(graph::RotaryIn::kX), [&]<typename T>() {
-    const graph::Rotation<T> op{call};
+  by_type<graph::Rotation>(call, [&]<typename T>(const auto& op) {
     const graph::RotaryAttributes& attributes = op.attributes;
     const int64_t pairs = op.pairs(), rotated = attributes.rotated_heads * pairs;
     for_each_flat<1>(pairs, false, Frequencies{attributes, op.time, op.frequencies}, stream);
@@ -156,8 +155,8 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kRotary, "native", run, rotary_workspace, rotary_supports},
-    {graph::OpKind::kRotaryBackward, "native", run, rotary_workspace, rotary_supports},
+    exec::row<run, rotary_workspace, rotary_supports>(graph::OpKind::kRotary, "native"),
+    exec::row<run, rotary_workspace, rotary_supports>(graph::OpKind::kRotaryBackward, "native"),
 };
 
 }  // namespace

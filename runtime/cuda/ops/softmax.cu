@@ -102,7 +102,7 @@ void start(const Op& op, bool vectors, Stream stream, F kernel) {
   with_vectors<T>(vectors, [&](auto n) {
     constexpr int N = decltype(n)::value;
     const auto start_with = [&](unsigned rows_each, auto chosen) {
-      launch({{blocks_for(op.rows, rows_each), 1, 1}, {kThreads, 1, 1}, stream}, chosen, op);
+      launch({blocks_for(op.rows, rows_each), kThreads, stream}, chosen, op);
     };
     if (op.columns <= kWarpVectors * N) {
       start_with(kThreads / kWarp, kernel.template operator()<N, kWarp>());
@@ -113,8 +113,7 @@ void start(const Op& op, bool vectors, Stream stream, F kernel) {
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::SoftmaxIn::kX), [&]<typename T>() {
-    const graph::SoftmaxForward<T> op{call};
+  by_type<graph::SoftmaxForward>(call, [&]<typename T>(const auto& op) {
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.x, op.y}),
              stream_of(call),
@@ -123,8 +122,7 @@ void run_forward(const graph::OpCall& call) {
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::SoftmaxBackwardIn::kDY), [&]<typename T>() {
-    const graph::SoftmaxBackward<T> op{call};
+  by_type<graph::SoftmaxBackward>(call, [&]<typename T>(const auto& op) {
     start<T>(op,
              is_vectorizable<T>(op.columns, {op.d_y, op.y, op.d_x}),
              stream_of(call),
@@ -133,8 +131,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kSoftmax, "native", run_forward},
-    {graph::OpKind::kSoftmaxBackward, "native", run_backward},
+    exec::row<run_forward>(graph::OpKind::kSoftmax, "native"),
+    exec::row<run_backward>(graph::OpKind::kSoftmaxBackward, "native"),
 };
 
 }  // namespace

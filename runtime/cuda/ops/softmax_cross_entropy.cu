@@ -190,14 +190,13 @@ template <typename T, bool Backward, bool Weighted>
 void start(const graph::SoftmaxCrossEntropy<T>& op, const graph::OpCall& call, RowLoss* results) {
   LOCKSTEP_REQUIRE(op.classes <= kMaxClasses);
   const bool is_short = op.classes <= kShortRow;
-  launch({{blocks_for(op.rows, 1), 1, 1},
-          {static_cast<unsigned>(is_short ? kNarrow : kWide), 1, 1},
-          stream_of(call)},
-         is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward, Weighted>
-                  : softmax_cross_entropy_kernel<T, kWide, Backward, Weighted>,
-         op,
-         context_of(call).lane,
-         results);
+  launch(
+      {blocks_for(op.rows, 1), static_cast<unsigned>(is_short ? kNarrow : kWide), stream_of(call)},
+      is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward, Weighted>
+               : softmax_cross_entropy_kernel<T, kWide, Backward, Weighted>,
+      op,
+      context_of(call).lane,
+      results);
 }
 
 }  // namespace
@@ -243,7 +242,7 @@ void copy_weights(const float* weights, int64_t classes, float* to, Stream strea
     const int64_t count = std::min(WeightChunk::kMax, classes - begin);
     WeightChunk chunk = {};
     std::copy_n(weights + begin, count, chunk.values);
-    launch({{blocks_for(count, kThreads), 1, 1}, {kThreads, 1, 1}, stream},
+    launch({blocks_for(count, kThreads), kThreads, stream},
            copy_weights_kernel,
            chunk,
            count,
@@ -265,8 +264,7 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kSoftmaxCrossEntropy, "native", run, softmax_cross_entropy_workspace},
-};
+    exec::row<run, softmax_cross_entropy_workspace>(graph::OpKind::kSoftmaxCrossEntropy, "native")};
 
 }  // namespace
 

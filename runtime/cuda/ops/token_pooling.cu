@@ -47,24 +47,22 @@ struct Backward {
 };
 
 void run_forward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::TokenPoolingIn::kX), [&]<typename T>() {
-    const graph::TokenPoolingForward<T> op{call};
+  by_type<graph::TokenPoolingForward>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_vectorizable<T>(op.width, {op.x, op.y});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Forward<T>{op}, stream_of(call));
   });
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type(call.input_dtype(graph::TokenPoolingBackwardIn::kDY), [&]<typename T>() {
-    const graph::TokenPoolingBackward<T> op{call};
+  by_type<graph::TokenPoolingBackward>(call, [&]<typename T>(const auto& op) {
     const bool vectors = is_vectorizable<T>(op.width, {op.d_y, op.d_x});
     for_each_pixel<kVectorWidth<T>>(op.batch, op.width, vectors, Backward<T>{op}, stream_of(call));
   });
 }
 
 constexpr exec::Implementation kRows[] = {
-    {graph::OpKind::kTokenPooling, "native", run_forward},
-    {graph::OpKind::kTokenPoolingBackward, "native", run_backward},
+    exec::row<run_forward>(graph::OpKind::kTokenPooling, "native"),
+    exec::row<run_backward>(graph::OpKind::kTokenPoolingBackward, "native"),
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ void run(const graph::OpCall& call) {
   for_each_flat<1>(1, false, AddTerms{graph::TotalLoss{call}}, stream_of(call));
 }
 
-constexpr exec::Implementation kRows[] = {{graph::OpKind::kTotalLoss, "native", run}};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kTotalLoss, "native")};
 
 }  // namespace
 

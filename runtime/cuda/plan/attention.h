@@ -83,8 +83,7 @@ inline size_t attention_backward_workspace(const graph::OpCall& op) {
                                       : native;
 }
 
-inline bool cached_attention_supports(const graph::OpCall& call) {
-  const graph::CachedAttention<float> op{call};
+inline bool cached_attention_supports(const graph::CachedAttention<float>& op) {
   return op.head_size <= kMaxHeadSize && op.batch * op.tokens <= kMaxBlocksAcross;
 }
 

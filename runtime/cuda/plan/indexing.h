@@ -77,8 +77,8 @@ struct SumParts {
     return {(terms + length - 1) / length, length};
   }
 };
-inline size_t rearrange_backward_workspace(const graph::OpCall& call) {
-  const graph::RearrangeBackward<std::byte, std::byte> op{call};
+inline size_t rearrange_backward_workspace(
+    const graph::RearrangeBackward<std::byte, std::byte>& op) {
   const int64_t outputs = op.view.elements();
   const SumParts parts = SumParts::of(op.terms.count(), outputs);
   return parts.count <= 1 ? 0 : static_cast<size_t>(parts.count * outputs) * sizeof(float);
@@ -99,8 +99,7 @@ struct ReduceParts {
     return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
   }
 };
-inline size_t reduce_workspace(const graph::OpCall& call) {
-  const graph::ReduceForward<float> op{call};
+inline size_t reduce_workspace(const graph::ReduceForward<float>& op) {
   const int64_t parts = ReduceParts::of(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
@@ -119,9 +118,8 @@ inline bool rotary_supports(const graph::OpCall& call) {
 
 inline constexpr int64_t kMaxImageChannels = 64;
 
-inline bool image_normalize_supports(const graph::OpCall& call) {
+inline bool image_normalize_supports(const graph::ImageNormalize<float>& op) {
   constexpr int64_t kMaxNumbered = (int64_t{1} << 31) - 1;  // elements, in 32 bits
-  const graph::ImageNormalize<float> op{call};
   return op.channels <= kMaxImageChannels && op.images * op.pixels * op.channels <= kMaxNumbered;
 }
 

@@ -28,8 +28,7 @@ inline size_t pointwise_loss_workspace(const graph::OpCall& call) {
   return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
 }
 
-inline size_t softmax_cross_entropy_workspace(const graph::OpCall& call) {
-  const graph::SoftmaxCrossEntropy<float> op{call};
+inline size_t softmax_cross_entropy_workspace(const graph::SoftmaxCrossEntropy<float>& op) {
   const auto classes = static_cast<size_t>(op.weights == nullptr ? 0 : op.classes);
   return loss_workspace_bytes(op.rows) + classes * sizeof(float);
 }

@@ -14,13 +14,11 @@ namespace lockstep::cuda {
 
 // ---- Rows ----
 
-inline size_t layer_norm_backward_workspace(const graph::OpCall& call) {
-  const graph::LayerNormBackward<float> op{call};
+inline size_t layer_norm_backward_workspace(const graph::LayerNormBackward<float>& op) {
   return 2 * row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
-inline size_t rms_norm_backward_workspace(const graph::OpCall& call) {
-  const graph::RmsNormBackward<float> op{call};
+inline size_t rms_norm_backward_workspace(const graph::RmsNormBackward<float>& op) {
   return row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
 }
 
@@ -46,8 +44,7 @@ inline int64_t heads_per_warp(int64_t heads) {
 }
 inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
 
-inline size_t qk_norm_backward_workspace(const graph::OpCall& call) {
-  const graph::QkNormBackward<float> op{call};
+inline size_t qk_norm_backward_workspace(const graph::QkNormBackward<float>& op) {
   const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
   return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
 }
@@ -60,18 +57,16 @@ inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
   return row_tiles(rows, channels, n, kSummedRows, kMaxBlocks);
 }
 
-// The workspace for two sums over the rows of x or d_y for each channel.
-template <auto kInput>
-size_t batch_norm_workspace(const graph::OpCall& call) {
-  const Shape& x = call.input_shape(kInput);
+// The workspace for two sums over the rows of x or d_y, the first input, for each channel.
+inline size_t batch_norm_workspace(const graph::OpCall& call) {
+  const Shape& x = call.input_shape(graph::InputName::at(0));
   const int64_t blocks =
       max_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
   return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
 }
 
-inline size_t batch_norm_input_gradient_workspace(const graph::OpCall& call) {
-  const graph::BatchNormGradientInputs<float> in{call};
-  return 2 * static_cast<size_t>(in.channels) * sizeof(float);
+inline size_t batch_norm_input_gradient_workspace(const graph::BatchNormInputGradient<float>& op) {
+  return 2 * static_cast<size_t>(op.in.channels) * sizeof(float);
 }
 
 // ---- Groups ----

@@ -72,11 +72,11 @@ int64_t max_row_blocks(Tiles tiles) {
 inline constexpr int64_t kMaxRowColumns = 8192;
 inline constexpr int64_t kMaxOddColumns = 2048;
 
-// Whether the rows of an input are within these limits.
-template <auto kInput>
-bool supports_row(const graph::OpCall& op) {
-  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(kInput)));
-  const int64_t columns = op.input_shape(kInput).columns();
+// Whether the rows of the first input are within these limits.
+inline bool supports_row(const graph::OpCall& op) {
+  const auto x = graph::InputName::at(0);
+  const auto vector = static_cast<int64_t>(16 / size_of(op.input_dtype(x)));
+  const int64_t columns = op.input_shape(x).columns();
   return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
 }
 
@@ -92,10 +92,10 @@ inline size_t row_blocks_of(int64_t rows) { return blocks_for(rows, rows_per_blo
 
 inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
 
-// Whether the pixels of an input and an output can be numbered in 32 bits.
-template <auto kInput, auto kOutput>
-bool supports_pixels(const graph::OpCall& op) {
-  return op.input_shape(kInput).rows() < kMaxPixels && op.output_shape(kOutput).rows() < kMaxPixels;
+// Whether the pixels of the first input and the first output can be numbered in 32 bits.
+inline bool supports_pixels(const graph::OpCall& op) {
+  return op.input_shape(graph::InputName::at(0)).rows() < kMaxPixels &&
+         op.output_shape(graph::OutputName::at(0)).rows() < kMaxPixels;
 }
 
 }  // namespace lockstep::cuda

@@ -40,12 +40,11 @@ OpInputs activation_gradient(GradientBuilder& builder, const Op& op, const OpOut
 
 }  // namespace
 
-const OpSchema kActivationSchema = {activation_gradient,
-                                    elementwise_flops<10, ActivationIn::kX>,
-                                    {{ActivationOut::kY, ActivationIn::kX}}};
+const OpSchema kActivationSchema = {
+    activation_gradient, elementwise_flops<10>, {{ActivationOut::kY, ActivationIn::kX}}};
 const OpSchema kActivationBackwardSchema = {
     nullptr,
-    elementwise_flops<kActivationBackwardFlops, ActivationBackwardIn::kDY>,
+    elementwise_flops<kActivationBackwardFlops>,
     {{ActivationBackwardOut::kDX, ActivationBackwardIn::kDY}}};
 
 }  // namespace lockstep::graph

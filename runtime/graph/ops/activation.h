@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class ActivationIn : InputIndex { kX };
 enum class ActivationOut : OutputIndex { kY };
 enum class ActivationBackwardIn : InputIndex { kDY, kSaved };

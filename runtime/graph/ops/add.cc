@@ -29,8 +29,7 @@ OpInputs add_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d
 
 }  // namespace
 
-const OpSchema kAddSchema = {add_gradient,
-                             elementwise_flops<1, AddIn::kA>,
-                             {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}}};
+const OpSchema kAddSchema = {
+    add_gradient, elementwise_flops<1>, {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}}};
 
 }  // namespace lockstep::graph

@@ -8,8 +8,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class AddIn : InputIndex { kA, kB };
 enum class AddOut : OutputIndex { kY };
 

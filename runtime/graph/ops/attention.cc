@@ -41,17 +41,14 @@ TensorId ops::attention(GraphBuilder& builder,
 namespace {
 
 OpInputs attention_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_qkv = builder.new_gradient(op.inputs[AttentionIn::kQkv]);
-  builder.append({OpKind::kAttentionBackward,
-                  op.name,
-                  {d_outputs[AttentionOut::kY],
-                   op.inputs[AttentionIn::kQkv],
-                   op.outputs[AttentionOut::kY],
-                   op.outputs[AttentionOut::kLogSumExp],
-                   op.inputs[AttentionIn::kDocuments]},
-                  {d_qkv},
-                  op.attributes});
-  return {d_qkv, kNoTensor};
+  return first_input_gradient(builder,
+                              op,
+                              OpKind::kAttentionBackward,
+                              {d_outputs[AttentionOut::kY],
+                               op.inputs[AttentionIn::kQkv],
+                               op.outputs[AttentionOut::kY],
+                               op.outputs[AttentionOut::kLogSumExp],
+                               op.inputs[AttentionIn::kDocuments]});
 }
 
 // The forward pass has two products of length D for each head and pair of tokens within reach, the

@@ -27,8 +27,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // Documents may be absent.
 enum class AttentionIn : InputIndex { kQkv, kDocuments };
 enum class AttentionOut : OutputIndex { kY, kLogSumExp };

@@ -131,28 +131,27 @@ OpInputs batch_norm_gradient(GradientBuilder& builder, const Op& op, const OpOut
 // All of x is read before any of y is written; apart from that, both work element by element.
 const OpSchema kBatchNormSchema = {
     batch_norm_gradient,
-    elementwise_flops<kBatchNormFlops, BatchNormIn::kX>,
+    elementwise_flops<kBatchNormFlops>,
     {{BatchNormOut::kY, BatchNormIn::kX}, {BatchNormOut::kY, BatchNormIn::kDelta}}};
 const OpSchema kBatchNormBackwardSchema = {
     nullptr,
-    elementwise_flops<12, BatchNormBackwardIn::kDY>,
+    elementwise_flops<12>,
     {{BatchNormBackwardOut::kDX, BatchNormBackwardIn::kX},
      {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY},
      {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
      {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
-const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3, BatchStatisticsIn::kX>, {}};
+const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
 const OpSchema kBatchNormSumsSchema = {nullptr,
-                                       elementwise_flops<6, BatchNormBackwardIn::kDY>,
+                                       elementwise_flops<6>,
                                        {{BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
                                         {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
-const OpSchema kBatchNormRunningSchema = {
-    nullptr, elementwise_flops<1, BatchNormRunningIn::kMean>, {}};
+const OpSchema kBatchNormRunningSchema = {nullptr, elementwise_flops<1>, {}};
 const OpSchema kBatchNormInputGradientSchema = {
     nullptr,
-    elementwise_flops<6, BatchNormBackwardIn::kDY>,
+    elementwise_flops<6>,
     {{BatchNormBackwardOut::kDX, BatchNormBackwardIn::kX},
      {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY}}};
 // Implemented by the executor, which has the lanes.
-const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0, GatherLanesIn::kLane>, {}};
+const OpSchema kGatherLanesSchema = {nullptr, elementwise_flops<0>, {}};
 
 }  // namespace lockstep::graph

@@ -25,8 +25,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class BatchNormIn : InputIndex {
   kX,
   kDelta,  // (..., C) or none

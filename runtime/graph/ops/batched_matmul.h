@@ -14,8 +14,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class BatchedMatmulIn : InputIndex { kA, kB };
 enum class BatchedMatmulOut : OutputIndex { kY };
 

@@ -19,8 +19,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class CachedAttentionIn : InputIndex { kQkv, kDocuments, kPositions, kCache };
 enum class CachedAttentionOut : OutputIndex { kY, kNewCache };
 

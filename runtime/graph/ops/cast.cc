@@ -15,6 +15,6 @@ TensorId ops::cast(GraphBuilder& builder, const std::string& name, TensorId x) {
   return y;
 }
 
-const OpSchema kCastSchema = {nullptr, elementwise_flops<1, CastIn::kX>, {}};
+const OpSchema kCastSchema = {nullptr, elementwise_flops<1>, {}};
 
 }  // namespace lockstep::graph

@@ -8,8 +8,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class CastIn : InputIndex { kX };
 enum class CastOut : OutputIndex { kY };
 

@@ -80,11 +80,9 @@ OpInputs concat_gradient(GradientBuilder& builder, const Op& op, const OpOutputs
   return d_inputs;
 }
 
-int64_t no_flops(const Graph&, const Op&) { return 0; }
-
 }  // namespace
 
-const OpSchema kConcatSchema = {concat_gradient, no_flops, {}};
-const OpSchema kConcatBackwardSchema = {nullptr, no_flops, {}};
+const OpSchema kConcatSchema = {concat_gradient, elementwise_flops<0>, {}};
+const OpSchema kConcatBackwardSchema = {nullptr, elementwise_flops<0>, {}};
 
 }  // namespace lockstep::graph

@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // x: 1 to 64 of one type, floats, or i32, which have no gradient; no parameters. y has that type.
 enum class ConcatIn : InputIndex { kX };
 enum class ConcatOut : OutputIndex { kY };

@@ -17,8 +17,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class Conv2dIn : InputIndex { kX, kWeight, kBias };
 enum class Conv2dOut : OutputIndex { kY };
 enum class Conv2dBackwardIn : InputIndex { kDY, kX, kWeight };

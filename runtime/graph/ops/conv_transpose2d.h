@@ -16,8 +16,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 using ConvTranspose2dIn = Conv2dIn;
 using ConvTranspose2dOut = Conv2dOut;
 using ConvTranspose2dBackwardIn = Conv2dBackwardIn;

@@ -26,8 +26,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class DiffusionNoiseIn : InputIndex { kX, kLabels, kShares };
 enum class DiffusionNoiseOut : OutputIndex { kY, kTarget, kTimes, kClasses };
 

@@ -24,17 +24,14 @@ TensorId ops::dropout(GraphBuilder& builder,
 namespace {
 
 OpInputs dropout_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[DropoutIn::kX]);
-  builder.append(
-      {OpKind::kDropoutBackward, op.name, {d_outputs[DropoutOut::kY]}, {d_x}, op.attributes});
-  return {d_x};
+  return first_input_gradient(builder, op, OpKind::kDropoutBackward, {d_outputs[DropoutOut::kY]});
 }
 
 }  // namespace
 
 const OpSchema kDropoutSchema = {
-    dropout_gradient, elementwise_flops<2, DropoutIn::kX>, {{DropoutOut::kY, DropoutIn::kX}}};
+    dropout_gradient, elementwise_flops<2>, {{DropoutOut::kY, DropoutIn::kX}}};
 const OpSchema kDropoutBackwardSchema = {
-    nullptr, elementwise_flops<2, DropoutIn::kX>, {{DropoutOut::kY, DropoutIn::kX}}};
+    nullptr, elementwise_flops<2>, {{DropoutOut::kY, DropoutIn::kX}}};
 
 }  // namespace lockstep::graph

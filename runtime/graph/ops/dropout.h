@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class DropoutIn : InputIndex { kX, kDY = kX };
 enum class DropoutOut : OutputIndex { kY, kDX = kY };
 

@@ -50,7 +50,6 @@ int64_t embedding_flops(const Graph& graph, const Op& op) {
 }  // namespace
 
 const OpSchema kEmbeddingSchema = {embedding_gradient, embedding_flops, {}};
-const OpSchema kEmbeddingBackwardSchema = {
-    nullptr, elementwise_flops<2, EmbeddingBackwardIn::kDY>, {}};
+const OpSchema kEmbeddingBackwardSchema = {nullptr, elementwise_flops<2>, {}};
 
 }  // namespace lockstep::graph

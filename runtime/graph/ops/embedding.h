@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class EmbeddingIn : InputIndex { kIds, kToken, kPosition };
 enum class EmbeddingOut : OutputIndex { kY };
 enum class EmbeddingBackwardIn : InputIndex { kDY, kIds };

@@ -26,13 +26,11 @@ namespace {
 OpInputs gated_activation_gradient(GradientBuilder& builder,
                                    const Op& op,
                                    const OpOutputs& d_outputs) {
-  const TensorId x = op.inputs[GatedActivationIn::kX], d_x = builder.new_gradient(x);
-  builder.append({OpKind::kGatedActivationBackward,
-                  op.name,
-                  {d_outputs[GatedActivationOut::kY], x},
-                  {d_x},
-                  op.attributes});
-  return {d_x};
+  return first_input_gradient(
+      builder,
+      op,
+      OpKind::kGatedActivationBackward,
+      {d_outputs[GatedActivationOut::kY], op.inputs[GatedActivationIn::kX]});
 }
 
 int64_t gated_activation_flops(const Graph& graph, const Op& op) {
@@ -44,7 +42,7 @@ int64_t gated_activation_flops(const Graph& graph, const Op& op) {
 const OpSchema kGatedActivationSchema = {gated_activation_gradient, gated_activation_flops, {}};
 const OpSchema kGatedActivationBackwardSchema = {
     nullptr,
-    elementwise_flops<kActivationBackwardFlops + 12, GatedActivationBackwardIn::kDY>,
+    elementwise_flops<kActivationBackwardFlops + 12>,
     {{GatedActivationBackwardOut::kDX, GatedActivationBackwardIn::kX}}};
 
 }  // namespace lockstep::graph

@@ -12,8 +12,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class GatedActivationIn : InputIndex { kX };
 enum class GatedActivationOut : OutputIndex { kY };
 enum class GatedActivationBackwardIn : InputIndex { kDY, kX };

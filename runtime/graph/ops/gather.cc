@@ -76,24 +76,16 @@ OpInputs gather_gradient(GradientBuilder& builder, const Op& op, const OpOutputs
   const TensorId x = op.inputs[GatherIn::kX];
   if (builder.graph()[x].dtype == DType::kI32 || !builder.needs_gradient(x))
     return {kNoTensor, kNoTensor};
-  const TensorId d_x = builder.new_gradient(x);
-  builder.append({kBackward,
-                  op.name,
-                  {d_outputs[GatherOut::kY], op.inputs[GatherIn::kIndices]},
-                  {d_x},
-                  op.attributes});
-  return {d_x, kNoTensor};
+  return first_input_gradient(
+      builder, op, kBackward, {d_outputs[GatherOut::kY], op.inputs[GatherIn::kIndices]});
 }
-
-int64_t no_flops(const Graph&, const Op&) { return 0; }
 
 }  // namespace
 
-const OpSchema kGatherSchema = {gather_gradient<OpKind::kGatherBackward>, no_flops, {}};
-const OpSchema kGatherBackwardSchema = {nullptr, elementwise_flops<1, GatherBackwardIn::kDY>, {}};
+const OpSchema kGatherSchema = {gather_gradient<OpKind::kGatherBackward>, elementwise_flops<0>, {}};
+const OpSchema kGatherBackwardSchema = {nullptr, elementwise_flops<1>, {}};
 const OpSchema kGatherElementsSchema = {
-    gather_gradient<OpKind::kGatherElementsBackward>, no_flops, {}};
-const OpSchema kGatherElementsBackwardSchema = {
-    nullptr, elementwise_flops<1, GatherBackwardIn::kDY>, {}};
+    gather_gradient<OpKind::kGatherElementsBackward>, elementwise_flops<0>, {}};
+const OpSchema kGatherElementsBackwardSchema = {nullptr, elementwise_flops<1>, {}};
 
 }  // namespace lockstep::graph

@@ -17,8 +17,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // Of both kinds.
 enum class GatherIn : InputIndex { kX, kIndices };
 enum class GatherOut : OutputIndex { kY };

@@ -51,9 +51,8 @@ OpInputs group_norm_gradient(GradientBuilder& builder, const Op& op, const OpOut
 
 }  // namespace
 
-const OpSchema kGroupNormSchema = {group_norm_gradient, elementwise_flops<8, GroupNormIn::kX>, {}};
-const OpSchema kGroupNormBackwardSchema = {nullptr,
-                                           elementwise_flops<12, GroupNormBackwardIn::kDY>,
-                                           {{GroupNormBackwardOut::kDX, GroupNormBackwardIn::kDY}}};
+const OpSchema kGroupNormSchema = {group_norm_gradient, elementwise_flops<8>, {}};
+const OpSchema kGroupNormBackwardSchema = {
+    nullptr, elementwise_flops<12>, {{GroupNormBackwardOut::kDX, GroupNormBackwardIn::kDY}}};
 
 }  // namespace lockstep::graph

@@ -15,8 +15,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class GroupNormIn : InputIndex { kX, kGamma, kBeta };
 enum class GroupNormOut : OutputIndex { kY, kMean, kRstd };
 enum class GroupNormBackwardIn : InputIndex { kDY, kX, kGamma, kMean, kRstd };

@@ -23,6 +23,6 @@ TensorId ops::image_normalize(GraphBuilder& builder,
   return y;
 }
 
-const OpSchema kImageNormalizeSchema = {nullptr, elementwise_flops<2, ImageNormalizeIn::kX>, {}};
+const OpSchema kImageNormalizeSchema = {nullptr, elementwise_flops<2>, {}};
 
 }  // namespace lockstep::graph

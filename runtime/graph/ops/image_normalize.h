@@ -13,8 +13,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class ImageNormalizeIn : InputIndex { kX };
 enum class ImageNormalizeOut : OutputIndex { kY };
 

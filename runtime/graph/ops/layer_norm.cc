@@ -58,11 +58,11 @@ OpInputs layer_norm_gradient(GradientBuilder& builder, const Op& op, const OpOut
 
 const OpSchema kLayerNormSchema = {
     layer_norm_gradient,
-    elementwise_flops<9, LayerNormIn::kX>,
+    elementwise_flops<9>,
     {{LayerNormOut::kSum, LayerNormIn::kX}, {LayerNormOut::kSum, LayerNormIn::kDelta}}};
 const OpSchema kLayerNormBackwardSchema = {
     nullptr,
-    elementwise_flops<14, LayerNormBackwardIn::kDY>,
+    elementwise_flops<14>,
     {{LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDResidual},
      {LayerNormBackwardOut::kDSum, LayerNormBackwardIn::kDY}}};
 

@@ -15,8 +15,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class LayerNormIn : InputIndex { kX, kDelta, kGamma, kBeta };
 enum class LayerNormOut : OutputIndex { kY, kSum, kMean, kRstd };  // no sum without delta
 enum class LayerNormBackwardIn : InputIndex { kDY, kDResidual, kSum, kGamma, kMean, kRstd };

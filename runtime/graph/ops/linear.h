@@ -16,8 +16,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class LinearIn : InputIndex { kX, kWeight, kBias };
 enum class LinearOut : OutputIndex { kY, kPre };
 enum class LinearBackwardIn : InputIndex { kDY, kX, kWeight, kSaved };

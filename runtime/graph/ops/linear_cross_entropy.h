@@ -18,8 +18,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // They begin as those of every loss.
 enum class LinearCrossEntropyIn : InputIndex { kX, kTargets, kWeight, kBias };
 enum class LinearCrossEntropyOut : OutputIndex { kStatistics, kDX, kDWeight, kDBias };

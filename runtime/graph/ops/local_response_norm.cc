@@ -21,20 +21,16 @@ namespace {
 OpInputs local_response_norm_gradient(GradientBuilder& builder,
                                       const Op& op,
                                       const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[LocalResponseNormIn::kX]);
-  builder.append({OpKind::kLocalResponseNormBackward,
-                  op.name,
-                  {d_outputs[LocalResponseNormOut::kY], op.inputs[LocalResponseNormIn::kX]},
-                  {d_x},
-                  op.attributes});
-  return {d_x};
+  return first_input_gradient(
+      builder,
+      op,
+      OpKind::kLocalResponseNormBackward,
+      {d_outputs[LocalResponseNormOut::kY], op.inputs[LocalResponseNormIn::kX]});
 }
 
 }  // namespace
 
-const OpSchema kLocalResponseNormSchema = {
-    local_response_norm_gradient, elementwise_flops<16, LocalResponseNormIn::kX>, {}};
-const OpSchema kLocalResponseNormBackwardSchema = {
-    nullptr, elementwise_flops<32, LocalResponseNormBackwardIn::kDY>, {}};
+const OpSchema kLocalResponseNormSchema = {local_response_norm_gradient, elementwise_flops<16>, {}};
+const OpSchema kLocalResponseNormBackwardSchema = {nullptr, elementwise_flops<32>, {}};
 
 }  // namespace lockstep::graph

@@ -12,8 +12,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class LocalResponseNormIn : InputIndex { kX };
 enum class LocalResponseNormOut : OutputIndex { kY };
 enum class LocalResponseNormBackwardIn : InputIndex { kDY, kX };

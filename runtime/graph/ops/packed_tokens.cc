@@ -30,6 +30,6 @@ PackedTokensIds ops::packed_tokens(GraphBuilder& builder, TensorId packed, int32
   return ids;
 }
 
-const OpSchema kPackedTokensSchema = {nullptr, elementwise_flops<0, PackedTokensIn::kPacked>, {}};
+const OpSchema kPackedTokensSchema = {nullptr, elementwise_flops<0>, {}};
 
 }  // namespace lockstep::graph

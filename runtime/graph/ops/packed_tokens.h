@@ -12,8 +12,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class PackedTokensIn : InputIndex { kPacked };
 enum class PackedTokensOut : OutputIndex { kTokens, kDocuments, kPositions, kSegments };
 

@@ -13,9 +13,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-struct Op;
-
 // Those that the program reads: activations of any floating type or i32, in any mix.
 enum class PointwiseIn : InputIndex { kX };
 enum class PointwiseOut : OutputIndex { kY };  // of the compute type or i32

@@ -23,11 +23,9 @@ void ops::mean_squared_error(GraphBuilder& builder, TensorId predictions, Tensor
   builder.append_loss(OpKind::kMeanSquaredError, predictions, targets, {});
 }
 
-const OpSchema kBinaryCrossEntropySchema = {nullptr,
-                                            elementwise_flops<12, LossIn::kPrediction>,
-                                            {{LossOut::kGradient, LossIn::kPrediction}}};
-const OpSchema kMeanSquaredErrorSchema = {nullptr,
-                                          elementwise_flops<4, LossIn::kPrediction>,
-                                          {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kBinaryCrossEntropySchema = {
+    nullptr, elementwise_flops<12>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kMeanSquaredErrorSchema = {
+    nullptr, elementwise_flops<4>, {{LossOut::kGradient, LossIn::kPrediction}}};
 
 }  // namespace lockstep::graph

@@ -12,8 +12,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 struct BinaryCrossEntropyAttributes {
   float weights[2] = {1, 1};  // of classes 0 and 1
   bool weighted = false;      // if so, there is one output

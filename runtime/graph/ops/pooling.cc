@@ -83,13 +83,8 @@ TensorId ops::max_pool(GraphBuilder& builder,
 namespace {
 
 OpInputs max_pool_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
-  builder.append({OpKind::kMaxPoolBackward,
-                  op.name,
-                  {d_outputs[PoolOut::kY], op.outputs[PoolOut::kPlace]},
-                  {d_x},
-                  op.attributes});
-  return {d_x};
+  return first_input_gradient(
+      builder, op, OpKind::kMaxPoolBackward, {d_outputs[PoolOut::kY], op.outputs[PoolOut::kPlace]});
 }
 
 }  // namespace
@@ -128,10 +123,7 @@ TensorId ops::adaptive_avg_pool(GraphBuilder& builder,
 namespace {
 
 OpInputs avg_pool_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
-  builder.append(
-      {OpKind::kAvgPoolBackward, op.name, {d_outputs[PoolOut::kY]}, {d_x}, op.attributes});
-  return {d_x};
+  return first_input_gradient(builder, op, OpKind::kAvgPoolBackward, {d_outputs[PoolOut::kY]});
 }
 
 }  // namespace
@@ -152,9 +144,8 @@ namespace {
 OpInputs global_avg_pool_gradient(GradientBuilder& builder,
                                   const Op& op,
                                   const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[PoolIn::kX]);
-  builder.append({OpKind::kGlobalAvgPoolBackward, op.name, {d_outputs[PoolOut::kY]}, {d_x}, {}});
-  return {d_x};
+  return first_input_gradient(
+      builder, op, OpKind::kGlobalAvgPoolBackward, {d_outputs[PoolOut::kY]});
 }
 
 int64_t backward_flops(const Graph& graph, const Op& op) {
@@ -163,8 +154,7 @@ int64_t backward_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kGlobalAvgPoolSchema = {
-    global_avg_pool_gradient, elementwise_flops<1, PoolIn::kX>, {}};
+const OpSchema kGlobalAvgPoolSchema = {global_avg_pool_gradient, elementwise_flops<1>, {}};
 const OpSchema kGlobalAvgPoolBackwardSchema = {nullptr, backward_flops, {}};
 
 }  // namespace lockstep::graph

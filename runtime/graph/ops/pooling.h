@@ -19,8 +19,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // Of all kinds; only max_pool has places.
 enum class PoolIn : InputIndex { kX };
 enum class PoolOut : OutputIndex { kY, kPlace };

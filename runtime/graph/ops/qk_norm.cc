@@ -50,9 +50,8 @@ OpInputs qk_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutput
 
 }  // namespace
 
-const OpSchema kQkNormSchema = {qk_norm_gradient, elementwise_flops<4, QkNormIn::kX>, {}};
-const OpSchema kQkNormBackwardSchema = {nullptr,
-                                        elementwise_flops<9, QkNormBackwardIn::kDY>,
-                                        {{QkNormBackwardOut::kDX, QkNormBackwardIn::kDY}}};
+const OpSchema kQkNormSchema = {qk_norm_gradient, elementwise_flops<4>, {}};
+const OpSchema kQkNormBackwardSchema = {
+    nullptr, elementwise_flops<9>, {{QkNormBackwardOut::kDX, QkNormBackwardIn::kDY}}};
 
 }  // namespace lockstep::graph

@@ -14,8 +14,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class QkNormIn : InputIndex { kX, kGammaQ, kGammaK };  // (B, T, P), (D), (D)
 enum class QkNormOut : OutputIndex { kY, kRstdQ, kRstdK };  // (B, T, P), (B, T, H), (B, T, K)
 enum class QkNormBackwardIn : InputIndex { kDY, kX, kGammaQ, kGammaK, kRstdQ, kRstdK };

@@ -282,13 +282,11 @@ OpInputs reshape_gradient(GradientBuilder& builder, const Op& op, const OpOutput
   return {d_x};
 }
 
-int64_t no_flops(const Graph&, const Op&) { return 0; }
-
 }  // namespace
 
-const OpSchema kRearrangeSchema = {rearrange_gradient, no_flops, {}};
-const OpSchema kReshapeSchema = {reshape_gradient, no_flops, {{RearrangeOut::kY, RearrangeIn::kX}}};
-const OpSchema kRearrangeBackwardSchema = {
-    nullptr, elementwise_flops<1, RearrangeBackwardIn::kDY>, {}};
+const OpSchema kRearrangeSchema = {rearrange_gradient, elementwise_flops<0>, {}};
+const OpSchema kReshapeSchema = {
+    reshape_gradient, elementwise_flops<0>, {{RearrangeOut::kY, RearrangeIn::kX}}};
+const OpSchema kRearrangeBackwardSchema = {nullptr, elementwise_flops<1>, {}};
 
 }  // namespace lockstep::graph

@@ -15,8 +15,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // Of rearrange and reshape.
 enum class RearrangeIn : InputIndex { kX };
 enum class RearrangeOut : OutputIndex { kY };

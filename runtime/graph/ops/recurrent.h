@@ -20,8 +20,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class RecurrentIn : InputIndex { kX, kW, kR, kBias, kInitialH, kInitialC };
 enum class RecurrentOut : OutputIndex { kY, kCells, kGates };
 enum class RecurrentBackwardIn : InputIndex {

@@ -197,6 +197,6 @@ OpInputs reduce_gradient(GradientBuilder& builder, const Op& op, const OpOutputs
 
 }  // namespace
 
-const OpSchema kReduceSchema = {reduce_gradient, elementwise_flops<1, ReduceIn::kX>, {}};
+const OpSchema kReduceSchema = {reduce_gradient, elementwise_flops<1>, {}};
 
 }  // namespace lockstep::graph

@@ -16,9 +16,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-class GradientBuilder;
-
 enum class ReduceIn : InputIndex { kX };
 enum class ReduceOut : OutputIndex { kY };
 

@@ -76,11 +76,9 @@ TensorId ops::resize(GraphBuilder& builder,
 namespace {
 
 OpInputs resize_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[ResizeIn::kX]);
   OpInputs inputs = op.inputs;
   inputs[ResizeIn::kDY] = d_outputs[ResizeOut::kY];
-  builder.append({OpKind::kResizeBackward, op.name, inputs, {d_x}, {}});
-  return {d_x, kNoTensor, kNoTensor, kNoTensor, kNoTensor};
+  return first_input_gradient(builder, op, OpKind::kResizeBackward, std::move(inputs));
 }
 
 // Four taps per pixel of the larger image.

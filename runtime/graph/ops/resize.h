@@ -16,8 +16,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 // Of both kinds; the tables are i32, of ResizeAxis.
 enum class ResizeIn : InputIndex {
   kX,            // (N, H, W, C)

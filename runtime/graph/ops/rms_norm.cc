@@ -52,11 +52,11 @@ OpInputs rms_norm_gradient(GradientBuilder& builder, const Op& op, const OpOutpu
 
 const OpSchema kRmsNormSchema = {
     rms_norm_gradient,
-    elementwise_flops<4, RmsNormIn::kX>,
+    elementwise_flops<4>,
     {{RmsNormOut::kSum, RmsNormIn::kX}, {RmsNormOut::kSum, RmsNormIn::kDelta}}};
 const OpSchema kRmsNormBackwardSchema = {
     nullptr,
-    elementwise_flops<9, RmsNormBackwardIn::kDY>,
+    elementwise_flops<9>,
     {{RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDResidual},
      {RmsNormBackwardOut::kDSum, RmsNormBackwardIn::kDY}}};
 

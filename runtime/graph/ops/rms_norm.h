@@ -15,8 +15,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class RmsNormIn : InputIndex { kX, kDelta, kGamma };
 enum class RmsNormOut : OutputIndex { kY, kSum, kRstd };  // no sum without delta
 enum class RmsNormBackwardIn : InputIndex { kDY, kDResidual, kSum, kGamma, kRstd };

@@ -53,13 +53,10 @@ TensorId ops::rotary(GraphBuilder& builder,
 namespace {
 
 OpInputs rotary_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[RotaryIn::kX]);
-  builder.append({OpKind::kRotaryBackward,
-                  op.name,
-                  {d_outputs[RotaryOut::kY], op.inputs[RotaryIn::kPositions]},
-                  {d_x},
-                  op.attributes});
-  return {d_x, kNoTensor};
+  return first_input_gradient(builder,
+                              op,
+                              OpKind::kRotaryBackward,
+                              {d_outputs[RotaryOut::kY], op.inputs[RotaryIn::kPositions]});
 }
 
 // Four products and two sums per pair. The tables, which the heads share, are not counted.

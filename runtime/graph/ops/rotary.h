@@ -21,8 +21,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class RotaryIn : InputIndex { kX, kDY = kX, kPositions };
 enum class RotaryOut : OutputIndex { kY, kDX = kY };
 

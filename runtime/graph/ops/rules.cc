@@ -34,4 +34,14 @@ TensorId passed_on(GradientBuilder& builder,
   return rounded;
 }
 
+OpInputs first_input_gradient(GradientBuilder& builder,
+                              const Op& op,
+                              OpKind kind,
+                              OpInputs inputs) {
+  OpInputs gradients(op.inputs.size(), kNoTensor);
+  gradients.front() = builder.new_gradient(op.inputs.front());
+  builder.append({kind, op.name, std::move(inputs), {gradients.front()}, op.attributes});
+  return gradients;
+}
+
 }  // namespace lockstep::graph

@@ -43,6 +43,10 @@ inline TensorId unshared_gradient(GradientBuilder& builder, const Op& op, Tensor
   return gradient;
 }
 
+// The gradients of the op's inputs if only the first one has one: appends the op that computes it,
+// of this kind, with the op's name and attributes.
+OpInputs first_input_gradient(GradientBuilder& builder, const Op& op, OpKind kind, OpInputs inputs);
+
 // Whether ops that only move elements support the type.
 inline bool is_movable(DType type) {
   return type == DType::kF32 || type == DType::kBF16 || type == DType::kF16 || type == DType::kI32;
@@ -52,10 +56,10 @@ inline bool is_movable(DType type) {
 inline constexpr int kActivationBackwardFlops = 12;
 inline constexpr int kBatchNormFlops = 8;
 
-// Flops of an op with `kPerElement` operations on each element of an input.
-template <int kPerElement, auto kInput>
+// Flops of an op with `kPerElement` operations on each element of its first input.
+template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
-  return kPerElement * graph.shape(op.inputs[kInput]).elements();
+  return kPerElement * graph.shape(op.inputs[InputName::at(0)]).elements();
 }
 
 }  // namespace lockstep::graph

@@ -22,21 +22,18 @@ namespace {
 
 OpInputs softmax_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
   if (!builder.needs_gradient(op.inputs[SoftmaxIn::kX])) return {kNoTensor};
-  const TensorId d_x = builder.new_gradient(op.inputs[SoftmaxIn::kX]);
-  builder.append({OpKind::kSoftmaxBackward,
-                  op.name,
-                  {d_outputs[SoftmaxOut::kY], op.outputs[SoftmaxOut::kY]},
-                  {d_x},
-                  op.attributes});
-  return {d_x};
+  return first_input_gradient(builder,
+                              op,
+                              OpKind::kSoftmaxBackward,
+                              {d_outputs[SoftmaxOut::kY], op.outputs[SoftmaxOut::kY]});
 }
 
 }  // namespace
 
 const OpSchema kSoftmaxSchema = {
-    softmax_gradient, elementwise_flops<12, SoftmaxIn::kX>, {{SoftmaxOut::kY, SoftmaxIn::kX}}};
+    softmax_gradient, elementwise_flops<12>, {{SoftmaxOut::kY, SoftmaxIn::kX}}};
 const OpSchema kSoftmaxBackwardSchema = {nullptr,
-                                         elementwise_flops<4, SoftmaxBackwardIn::kDY>,
+                                         elementwise_flops<4>,
                                          {{SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kDY},
                                           {SoftmaxBackwardOut::kDX, SoftmaxBackwardIn::kY}}};
 

@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class SoftmaxIn : InputIndex { kX };
 enum class SoftmaxOut : OutputIndex { kY };
 enum class SoftmaxBackwardIn : InputIndex { kDY, kY };

@@ -49,8 +49,7 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
                                                     .weights = options.class_weights});
 }
 
-const OpSchema kSoftmaxCrossEntropySchema = {nullptr,
-                                             elementwise_flops<8, LossIn::kPrediction>,
-                                             {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kSoftmaxCrossEntropySchema = {
+    nullptr, elementwise_flops<8>, {{LossOut::kGradient, LossIn::kPrediction}}};
 
 }  // namespace lockstep::graph

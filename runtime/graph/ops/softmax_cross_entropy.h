@@ -27,8 +27,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 struct SoftmaxCrossEntropyAttributes {
   float label_smoothing = 0;     // in [0, 1)
   std::vector<float> weights{};  // (classes) above 0, or none

@@ -24,20 +24,16 @@ namespace {
 OpInputs token_pooling_gradient(GradientBuilder& builder,
                                 const Op& op,
                                 const OpOutputs& d_outputs) {
-  const TensorId d_x = builder.new_gradient(op.inputs[TokenPoolingIn::kX]);
-  builder.append({OpKind::kTokenPoolingBackward,
-                  op.name,
-                  {d_outputs[TokenPoolingOut::kY], op.inputs[TokenPoolingIn::kDocuments]},
-                  {d_x},
-                  op.attributes});
-  return {d_x, kNoTensor};
+  return first_input_gradient(
+      builder,
+      op,
+      OpKind::kTokenPoolingBackward,
+      {d_outputs[TokenPoolingOut::kY], op.inputs[TokenPoolingIn::kDocuments]});
 }
 
 }  // namespace
 
-const OpSchema kTokenPoolingSchema = {
-    token_pooling_gradient, elementwise_flops<1, TokenPoolingIn::kX>, {}};
-const OpSchema kTokenPoolingBackwardSchema = {
-    nullptr, elementwise_flops<1, TokenPoolingBackwardIn::kDY>, {}};
+const OpSchema kTokenPoolingSchema = {token_pooling_gradient, elementwise_flops<1>, {}};
+const OpSchema kTokenPoolingBackwardSchema = {nullptr, elementwise_flops<1>, {}};
 
 }  // namespace lockstep::graph

@@ -11,8 +11,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class TokenPoolingIn : InputIndex { kX, kDocuments };
 enum class TokenPoolingOut : OutputIndex { kY };
 enum class TokenPoolingBackwardIn : InputIndex { kDY, kDocuments };

@@ -13,8 +13,6 @@
 
 namespace lockstep::graph {
 
-class GraphBuilder;
-
 enum class TotalLossIn : InputIndex { kPrediction, kStatistics };  // statistics of each loss
 enum class TotalLossOut : OutputIndex { kStatistics };
 
