@@ -1,5 +1,7 @@
 #include "runtime/cpu/row_parts.h"
 
+#include "runtime/cpu/in_parallel.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/row_parts.cc"
 #include "hwy/foreach_target.h"
@@ -32,10 +34,13 @@ HWY_EXPORT(sum_parts_kernel);
 
 void sum_parts(
     const float* partial, const RowParts& parts, int64_t stride, int64_t columns, float* sum) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(sum_parts_kernel);
-  parallel_for(columns, grain_rows(parts.count), [&](int64_t begin, int64_t end) {
-    kernel(partial, parts.count, stride, sum, begin, end);
-  });
+  in_parallel(columns,
+              grain_rows(parts.count),
+              HWY_DYNAMIC_DISPATCH(sum_parts_kernel),
+              partial,
+              parts.count,
+              stride,
+              sum);
 }
 
 }  // namespace lockstep::cpu

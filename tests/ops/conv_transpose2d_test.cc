@@ -172,18 +172,18 @@ TEST(ConvTranspose2dTest, AddsToGradients) {
     const graph::Op forward = builder.graph().ops.back();
     const TensorId d_weight = builder.statistics_tensor(
         "d_weight", builder.shape(forward.inputs[graph::ConvTranspose2dIn::kWeight]));
-    builder.append({graph::OpKind::kConvTranspose2dBackward,
-                    "backward",
-                    {builder.activation_tensor(
-                         "d_y", builder.shape(forward.outputs[graph::ConvTranspose2dOut::kY])),
-                     forward.inputs[graph::ConvTranspose2dIn::kX],
-                     forward.inputs[graph::ConvTranspose2dIn::kWeight]},
-                    {kNoTensor,
-                     d_weight,
-                     builder.statistics_tensor(
-                         "d_bias", builder.shape(forward.inputs[graph::ConvTranspose2dIn::kBias]))},
-                    graph::ConvTranspose2dBackwardAttributes{
-                        forward.as<graph::Conv2dAttributes>(), true, true}});
+    builder.append(
+        {graph::OpKind::kConvTranspose2dBackward,
+         "backward",
+         {builder.activation_tensor("d_y",
+                                    builder.shape(forward.outputs[graph::ConvTranspose2dOut::kY])),
+          forward.inputs[graph::ConvTranspose2dIn::kX],
+          forward.inputs[graph::ConvTranspose2dIn::kWeight]},
+         {kNoTensor,
+          d_weight,
+          builder.statistics_tensor(
+              "d_bias", builder.shape(forward.inputs[graph::ConvTranspose2dIn::kBias]))},
+         graph::Conv2dBackwardAttributes{forward.as<graph::Conv2dAttributes>(), true, true}});
     builder.keep(d_weight);
   };
   check_on_all_devices(test);

@@ -5,8 +5,7 @@
 
 #include "hwy/cache_control.h"
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -301,10 +300,13 @@ void power_sgd_left(const float* matrix,
                     const collectives::PowerSgdShape& shape,
                     float* left) {
   check_rank(shape.rank);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(left_kernel);
-  parallel_for(shape.rows, grain_rows(shape.columns), [&](int64_t begin, int64_t end) {
-    kernel(matrix, right, shape, left, begin, end);
-  });
+  in_parallel(shape.rows,
+              grain_rows(shape.columns),
+              HWY_DYNAMIC_DISPATCH(left_kernel),
+              matrix,
+              right,
+              shape,
+              left);
 }
 
 void power_sgd_right(const float* matrix,
@@ -338,10 +340,13 @@ void power_sgd_product(const float* left,
                        const collectives::PowerSgdShape& shape,
                        float* matrix) {
   check_rank(shape.rank);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(product_kernel);
-  parallel_for(shape.rows, grain_rows(shape.columns), [&](int64_t begin, int64_t end) {
-    kernel(left, right, shape, matrix, begin, end);
-  });
+  in_parallel(shape.rows,
+              grain_rows(shape.columns),
+              HWY_DYNAMIC_DISPATCH(product_kernel),
+              left,
+              right,
+              shape,
+              matrix);
 }
 
 void power_sgd_subtract(float* matrix, const float* product, float factor, int64_t n) {

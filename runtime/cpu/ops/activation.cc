@@ -1,7 +1,6 @@
 #include "runtime/cpu/ops/activation.h"
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -49,15 +48,13 @@ HWY_EXPORT(activation_forward_kernel);
 HWY_EXPORT(activation_backward_kernel);
 
 void activation_backward(const graph::ActivationBackward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(activation_backward_kernel);
-  parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.n, kGrainElements, HWY_DYNAMIC_DISPATCH(activation_backward_kernel), op);
 }
 
 namespace {
 
 void run_forward(const graph::ActivationForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(activation_forward_kernel);
-  parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.n, kGrainElements, HWY_DYNAMIC_DISPATCH(activation_forward_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {

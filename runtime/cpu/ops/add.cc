@@ -1,7 +1,6 @@
 #include "runtime/graph/ops/add.h"
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -32,8 +31,7 @@ HWY_EXPORT(add_kernel);
 namespace {
 
 void run(const graph::Add<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(add_kernel);
-  parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.n, kGrainElements, HWY_DYNAMIC_DISPATCH(add_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kAdd, "simd")};

@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -85,10 +84,8 @@ void batch_norm_apply(const graph::BatchNormForward<float>& op,
                       const float* variance) {
   float* const scale = BatchNormWorkspace(op.workspace, op.channels).scale;
   batch_norm_scale(op.channels, op.gamma, variance, op.epsilon, scale);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(forward_kernel);
-  parallel_for(op.rows, grain_rows(op.channels), [&](int64_t begin, int64_t end) {
-    kernel(op, mean, scale, begin, end);
-  });
+  in_parallel(
+      op.rows, grain_rows(op.channels), HWY_DYNAMIC_DISPATCH(forward_kernel), op, mean, scale);
 }
 
 namespace {

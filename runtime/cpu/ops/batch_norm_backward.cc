@@ -1,7 +1,6 @@
 #include <algorithm>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/batch_norm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -213,10 +212,8 @@ void compute_input_gradient(const Inputs& in,
     at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
   }
   const Mask mask = mask_of(in);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(backward_kernel);
-  parallel_for(in.rows, grain_rows(in.channels), [&](int64_t begin, int64_t end) {
-    kernel(in, at, mask, d_x, begin, end);
-  });
+  in_parallel(
+      in.rows, grain_rows(in.channels), HWY_DYNAMIC_DISPATCH(backward_kernel), in, at, mask, d_x);
 }
 
 // The running statistics' "gradients": the statistics of a batch of `rows` rows. The variance is

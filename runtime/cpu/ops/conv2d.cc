@@ -2,9 +2,8 @@
 #include "runtime/graph/ops/conv2d.h"
 
 #include "runtime/base/threads.h"
-#include "runtime/cpu/conv2d/conv2d.h"
-#include "runtime/cpu/conv2d/conv2d_bf16x3.h"
 #include "runtime/cpu/ops/batch_norm.h"
+#include "runtime/cpu/ops/conv2d_kernels.h"
 #include "runtime/cpu/ops/implementations.h"
 
 namespace lockstep::cpu {
@@ -17,24 +16,6 @@ graph::Conv2dShape shape_of(const graph::OpCall& op) {
     default: return graph::Conv2dForward<float>{op}.shape;
   }
 }
-
-// The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
-struct Conv2dKernels {
-  decltype(&conv2d_workspace_bytes) workspace_bytes, forward_workspace_bytes;
-  decltype(&conv2d_forward) forward;
-  decltype(&conv2d_backward_input) backward_input;
-  decltype(&conv2d_backward_weight) backward_weight;
-};
-constexpr Conv2dKernels kConv2d = {conv2d_workspace_bytes,
-                                   conv2d_forward_workspace_bytes,
-                                   conv2d_forward,
-                                   conv2d_backward_input,
-                                   conv2d_backward_weight};
-constexpr Conv2dKernels kConv2dBf16x3 = {bf16x3::conv2d_workspace_bytes,
-                                         bf16x3::conv2d_forward_workspace_bytes,
-                                         bf16x3::conv2d_forward,
-                                         bf16x3::conv2d_backward_input,
-                                         bf16x3::conv2d_backward_weight};
 
 bool conv2d_uses_bf16x3(const graph::OpCall& op) {
   return op.bf16x3() && bf16x3::supports(shape_of(op));

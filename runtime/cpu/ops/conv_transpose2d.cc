@@ -2,9 +2,8 @@
 #include "runtime/graph/ops/conv_transpose2d.h"
 
 #include "runtime/base/threads.h"
-#include "runtime/cpu/conv2d/conv2d.h"
-#include "runtime/cpu/conv2d/conv2d_bf16x3.h"
 #include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/ops/conv2d_kernels.h"
 #include "runtime/cpu/ops/implementations.h"
 
 namespace lockstep::cpu {
@@ -16,28 +15,14 @@ graph::Conv2dShape shape_of(const graph::OpCall& op) {
              : graph::ConvTranspose2dBackward<float>{op}.shape;
 }
 
-// The kernels of a way to multiply floats: with fused multiply-adds, or as in bf16x3.h.
-struct Kernels {
-  decltype(&conv2d_workspace_bytes) workspace_bytes;
-  decltype(&conv2d_forward) forward;
-  decltype(&conv2d_backward_input) backward_input;
-  decltype(&conv2d_backward_weight) backward_weight;
-};
-constexpr Kernels kFloat = {
-    conv2d_workspace_bytes, conv2d_forward, conv2d_backward_input, conv2d_backward_weight};
-constexpr Kernels kBf16x3 = {bf16x3::conv2d_workspace_bytes,
-                             bf16x3::conv2d_forward,
-                             bf16x3::conv2d_backward_input,
-                             bf16x3::conv2d_backward_weight};
-
 bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
 
-template <const Kernels& kKernels>
+template <const Conv2dKernels& kKernels>
 size_t workspace_bytes(const graph::OpCall& op) {
   return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
 }
 
-template <const Kernels& kKernels>
+template <const Conv2dKernels& kKernels>
 void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   kKernels.backward_input(op.product());
   if (op.bias == nullptr) return;
@@ -49,7 +34,7 @@ void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   });
 }
 
-template <const Kernels& kKernels>
+template <const Conv2dKernels& kKernels>
 void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
@@ -60,13 +45,13 @@ void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward<kBf16x3>, workspace_bytes<kBf16x3>, uses_bf16x3>(
+    exec::row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2d, "bf16x3"),
-    exec::row<run_forward<kFloat>, workspace_bytes<kFloat>>(graph::OpKind::kConvTranspose2d,
-                                                            "implicit gemm"),
-    exec::row<run_backward<kBf16x3>, workspace_bytes<kBf16x3>, uses_bf16x3>(
+    exec::row<run_forward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2d,
+                                                              "implicit gemm"),
+    exec::row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
-    exec::row<run_backward<kFloat>, workspace_bytes<kFloat>>(
+    exec::row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(
         graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
 };
 

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -77,10 +76,10 @@ HWY_EXPORT(embedding_position_backward_kernel);
 namespace {
 
 void run_forward(const graph::EmbeddingForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(embedding_forward_kernel);
-  parallel_for(op.sizes.batch * op.sizes.time,
-               grain_rows(op.sizes.channels),
-               [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.sizes.batch * op.sizes.time,
+              grain_rows(op.sizes.channels),
+              HWY_DYNAMIC_DISPATCH(embedding_forward_kernel),
+              op);
 }
 
 void run_backward(const graph::EmbeddingBackward<float>& op) {
@@ -99,10 +98,10 @@ void run_backward(const graph::EmbeddingBackward<float>& op) {
     token_kernel(op, begin * kLine, std::min(channels, end * kLine));
   });
   if (op.d_position == nullptr) return;
-  const auto position_kernel = HWY_DYNAMIC_DISPATCH(embedding_position_backward_kernel);
-  parallel_for(op.sizes.time,
-               grain_rows(op.sizes.batch * channels),
-               [&](int64_t begin, int64_t end) { position_kernel(op, begin, end); });
+  in_parallel(op.sizes.time,
+              grain_rows(op.sizes.batch * channels),
+              HWY_DYNAMIC_DISPATCH(embedding_position_backward_kernel),
+              op);
 }
 
 constexpr exec::Implementation kRows[] = {

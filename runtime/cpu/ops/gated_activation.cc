@@ -1,7 +1,6 @@
 #include "runtime/graph/ops/gated_activation.h"
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -60,15 +59,13 @@ HWY_EXPORT(gated_activation_backward_kernel);
 namespace {
 
 void run_forward(const graph::GatedActivationForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(
+      op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(gated_activation_forward_kernel), op);
 }
 
 void run_backward(const graph::GatedActivationBackward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(
+      op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(gated_activation_backward_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {

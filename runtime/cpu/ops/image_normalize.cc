@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -110,10 +109,13 @@ void run(const graph::ImageNormalize<float>& op) {
     offset[i] = op.offset(i % op.channels);
   }
   const int64_t periods = (op.pixels + kPeriodPixels - 1) / kPeriodPixels;  // per image
-  const auto kernel = HWY_DYNAMIC_DISPATCH(image_normalize_kernel);
-  parallel_for(op.images * periods, grain_rows(period), [&](int64_t begin, int64_t end) {
-    kernel(op, op.call.lane(), scale, offset, begin, end);
-  });
+  in_parallel(op.images * periods,
+              grain_rows(period),
+              HWY_DYNAMIC_DISPATCH(image_normalize_kernel),
+              op,
+              op.call.lane(),
+              scale,
+              offset);
 }
 
 constexpr exec::Implementation kRows[] = {

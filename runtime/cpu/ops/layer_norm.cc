@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/row_parts.h"
 
@@ -121,9 +120,7 @@ HWY_EXPORT(layer_norm_backward_kernel);
 namespace {
 
 void run_forward(const graph::LayerNormForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(layer_norm_forward_kernel), op);
 }
 
 size_t backward_workspace_bytes(const graph::LayerNormBackward<float>& op) {

@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -56,34 +55,31 @@ HWY_INLINE Vec window_scale(const graph::LocalResponseNormAttributes& a,
   return hn::MulAdd(sum, set(a.alpha / static_cast<float>(a.size)), set(a.k));
 }
 
-void lrn_forward_kernel(const graph::LocalResponseNormAttributes& a,
-                        int64_t channels,
-                        const float* x,
-                        float* y,
+void lrn_forward_kernel(const graph::LocalResponseNormForward<float>& op,
                         int64_t begin,
                         int64_t end) {
+  const graph::LocalResponseNormAttributes& a = op.window;
+  const int64_t channels = op.channels;
   float around[kPiece + kHalo];
   const int64_t before = a.size / 2;
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t first = 0; first < channels; first += kPiece) {
       const int64_t n = std::min(kPiece, channels - first);
-      copy_channels(x + row * channels, channels, first - before, n + a.size - 1, around);
+      copy_channels(op.x + row * channels, channels, first - before, n + a.size - 1, around);
       for_each_vector(static_cast<size_t>(n), [&](size_t i, auto access) HWY_ATTR {
         const Vec power = inverse_power(window_scale(a, around + i, access), a.beta);
         access.store(hn::Mul(access.load(around + i + before), power),
-                     y + row * channels + first + static_cast<int64_t>(i));
+                     op.y + row * channels + first + static_cast<int64_t>(i));
       });
     }
   }
 }
 
-void lrn_backward_kernel(const graph::LocalResponseNormAttributes& a,
-                         int64_t channels,
-                         const float* d_y,
-                         const float* x,
-                         float* d_x,
+void lrn_backward_kernel(const graph::LocalResponseNormBackward<float>& op,
                          int64_t begin,
                          int64_t end) {
+  const graph::LocalResponseNormAttributes& a = op.window;
+  const int64_t channels = op.channels;
   // Channel c's window is [c - before, c + after]; the windows that contain c belong to the
   // channels [c - after, c + before].
   const int64_t before = a.size / 2, after = a.size - 1 - before;
@@ -94,8 +90,8 @@ void lrn_backward_kernel(const graph::LocalResponseNormAttributes& a,
       const int64_t n = std::min(kPiece, channels - first), wide = n + a.size - 1;
       // `around` begins at channel first - after - before, the other arrays at first - after.
       copy_channels(
-          x + row * channels, channels, first - after - before, wide + a.size - 1, around);
-      copy_channels(d_y + row * channels, channels, first - after, wide, gradient);
+          op.x + row * channels, channels, first - after - before, wide + a.size - 1, around);
+      copy_channels(op.d_y + row * channels, channels, first - after, wide, gradient);
       for_each_vector(static_cast<size_t>(wide), [&](size_t i, auto access) HWY_ATTR {
         const Vec s = window_scale(a, around + i, access);
         const Vec power = inverse_power(s, a.beta), d = access.load(gradient + i);
@@ -108,7 +104,7 @@ void lrn_backward_kernel(const graph::LocalResponseNormAttributes& a,
         for (int64_t k = 0; k < a.size; ++k) sum = hn::Add(sum, access.load(ratio + i + k));
         const Vec at = access.load(around + i + after + before);
         access.store(hn::MulAdd(hn::Mul(factor, at), sum, access.load(gradient + i + after)),
-                     d_x + row * channels + first + static_cast<int64_t>(i));
+                     op.d_x + row * channels + first + static_cast<int64_t>(i));
       });
     }
   }
@@ -126,17 +122,11 @@ HWY_EXPORT(lrn_backward_kernel);
 namespace {
 
 void run_forward(const graph::LocalResponseNormForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_forward_kernel);
-  parallel_for(op.rows, grain_rows(4 * op.channels), [&](int64_t begin, int64_t end) {
-    kernel(op.window, op.channels, op.x, op.y, begin, end);
-  });
+  in_parallel(op.rows, grain_rows(4 * op.channels), HWY_DYNAMIC_DISPATCH(lrn_forward_kernel), op);
 }
 
 void run_backward(const graph::LocalResponseNormBackward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(lrn_backward_kernel);
-  parallel_for(op.rows, grain_rows(8 * op.channels), [&](int64_t begin, int64_t end) {
-    kernel(op.window, op.channels, op.d_y, op.x, op.d_x, begin, end);
-  });
+  in_parallel(op.rows, grain_rows(8 * op.channels), HWY_DYNAMIC_DISPATCH(lrn_backward_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {

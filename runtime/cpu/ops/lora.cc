@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/matmul/gemm.h"
 #include "runtime/cpu/ops/implementations.h"
 
@@ -38,9 +37,7 @@ HWY_EXPORT(scale_kernel);
 namespace {
 
 void scaled(const float* x, float scale, float* y, int64_t n) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(scale_kernel);
-  parallel_for(
-      n, kGrainElements, [&](int64_t begin, int64_t end) { kernel(x, scale, y, begin, end); });
+  in_parallel(n, kGrainElements, HWY_DYNAMIC_DISPATCH(scale_kernel), x, scale, y);
 }
 
 // The workspace: h times the scale, then the workspace of the products.

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/pointwise_blocks.h"
 
@@ -184,10 +183,11 @@ namespace {
 
 void run(const graph::PointwiseForward<float>& op) {
   const PointwiseBlocks blocks(op.loops, op.n);
-  const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_kernel);
-  parallel_for(blocks.count(),
-               grain_rows(PointwiseBlocks::kElements),
-               [&](int64_t begin, int64_t end) { kernel(op, blocks, begin, end); });
+  in_parallel(blocks.count(),
+              grain_rows(PointwiseBlocks::kElements),
+              HWY_DYNAMIC_DISPATCH(pointwise_kernel),
+              op,
+              blocks);
 }
 
 constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPointwise, "simd")};

@@ -3,8 +3,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/loss_rows.h"
 
@@ -118,11 +117,14 @@ size_t workspace_bytes(const graph::OpCall& call) {
 
 void run(const graph::PointwiseLoss<float>& op) {
   auto* const results = op.call.workspace<LossRow>();
-  const auto kernel = HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel);
   const graph::LaneContext& lane = op.call.lane();
-  parallel_for(op.rows, grain_rows(op.outputs), [&](int64_t begin, int64_t end) {
-    kernel(op, lane.valid_rows, lane.gradient_scale, results, begin, end);
-  });
+  in_parallel(op.rows,
+              grain_rows(op.outputs),
+              HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel),
+              op,
+              lane.valid_rows,
+              lane.gradient_scale,
+              results);
   sum_loss_rows(results, op.rows, op.statistics);
 }
 

@@ -1,7 +1,6 @@
 #include "runtime/graph/ops/resize.h"
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -86,17 +85,17 @@ HWY_EXPORT(resize_backward_kernel);
 namespace {
 
 void run_forward(const graph::ResizeCall<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(resize_forward_kernel);
-  parallel_for(op.images * op.out_height,
-               grain_rows(op.out_width * op.channels),
-               [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.images * op.out_height,
+              grain_rows(op.out_width * op.channels),
+              HWY_DYNAMIC_DISPATCH(resize_forward_kernel),
+              op);
 }
 
 void run_backward(const graph::ResizeCall<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(resize_backward_kernel);
-  parallel_for(op.images * op.height,
-               grain_rows(op.width * op.channels),
-               [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.images * op.height,
+              grain_rows(op.width * op.channels),
+              HWY_DYNAMIC_DISPATCH(resize_backward_kernel),
+              op);
 }
 
 constexpr exec::Implementation kRows[] = {

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/row_parts.h"
 
@@ -94,9 +93,7 @@ HWY_EXPORT(rms_norm_forward_kernel);
 HWY_EXPORT(rms_norm_backward_kernel);
 
 void rms_norm_forward(const graph::RmsNormForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(rms_norm_forward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(rms_norm_forward_kernel), op);
 }
 
 size_t rms_norm_backward_workspace_bytes(const graph::RmsNormBackward<float>& op) {

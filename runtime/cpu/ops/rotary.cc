@@ -3,8 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -126,9 +125,7 @@ void run(const graph::Rotation<float>& op) {
   parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {
     fill_tables(op, begin, end);
   });
-  const auto kernel = HWY_DYNAMIC_DISPATCH(rotary_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.width), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.rows, grain_rows(op.width), HWY_DYNAMIC_DISPATCH(rotary_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {

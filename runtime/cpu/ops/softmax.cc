@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -73,15 +72,11 @@ HWY_EXPORT(softmax_backward_kernel);
 namespace {
 
 void run_forward(const graph::SoftmaxForward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_forward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(softmax_forward_kernel), op);
 }
 
 void run_backward(const graph::SoftmaxBackward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_backward_kernel);
-  parallel_for(
-      op.rows, grain_rows(op.columns), [&](int64_t begin, int64_t end) { kernel(op, begin, end); });
+  in_parallel(op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(softmax_backward_kernel), op);
 }
 
 constexpr exec::Implementation kRows[] = {

@@ -4,8 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
+#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -170,10 +169,8 @@ void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>& op,
                                 LossRow* results) {
   LOCKSTEP_CHECK(op.gradient == nullptr || op.gradient == op.logits || op.stride == op.classes,
                  "the gradient of padded rows must be computed in place");
-  const auto kernel = HWY_DYNAMIC_DISPATCH(softmax_kernel);
-  parallel_for(op.rows, grain_rows(op.classes), [&](int64_t begin, int64_t end) {
-    kernel(op, lane, results, begin, end);
-  });
+  in_parallel(
+      op.rows, grain_rows(op.classes), HWY_DYNAMIC_DISPATCH(softmax_kernel), op, lane, results);
 }
 
 namespace {

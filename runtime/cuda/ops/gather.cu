@@ -35,8 +35,9 @@ struct Indexer {
   }
 };
 
-template <typename Word, typename Divisor>
-struct CopySlices {
+// Elements: each element of y has its index; otherwise each slice.
+template <typename Word, typename Divisor, bool Elements>
+struct Copy {
   Indexer<Divisor> indexer;
   int64_t extent, inner;
   const Word* x;
@@ -45,27 +46,13 @@ struct CopySlices {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     const auto at = indexer.of(i);
-    const int64_t slice = at.outer * extent + graph::gathered_index(indices[at.index], extent);
-    y[i] = x[slice * inner + at.column];
+    const int32_t index = indices[Elements ? i : at.index];
+    y[i] = x[(at.outer * extent + graph::gathered_index(index, extent)) * inner + at.column];
   }
 };
 
-template <typename Word, typename Divisor>
-struct CopyElements {
-  Indexer<Divisor> indexer;
-  int64_t extent, inner;
-  const Word* x;
-  const int32_t* indices;
-  Word* y;
-  template <typename Count>
-  __device__ void operator()(int64_t i, Count) const {
-    const auto at = indexer.of(i);
-    y[i] = x[(at.outer * extent + graph::gathered_index(indices[i], extent)) * inner + at.column];
-  }
-};
-
-// Copies slices in words of `width` elements.
-template <template <typename, typename> typename Copy, typename Word>
+// Copies words of `width` elements.
+template <bool Elements, typename Word>
 void copy(const graph::GatherForward<std::byte>& op, int64_t width, Stream stream) {
   const graph::GatherSizes& sizes = op.sizes;
   const int64_t inner = sizes.inner / width, n = sizes.outer * sizes.count * inner;
@@ -74,12 +61,12 @@ void copy(const graph::GatherForward<std::byte>& op, int64_t width, Stream strea
     using Divisor = decltype(divisor);
     for_each_flat<1>(n,
                      false,
-                     Copy<Word, Divisor>{{Divisor(sizes.count), Divisor(inner)},
-                                         sizes.extent,
-                                         inner,
-                                         reinterpret_cast<const Word*>(op.x),
-                                         op.indices,
-                                         reinterpret_cast<Word*>(op.y)},
+                     Copy<Word, Divisor, Elements>{{Divisor(sizes.count), Divisor(inner)},
+                                                   sizes.extent,
+                                                   inner,
+                                                   reinterpret_cast<const Word*>(op.x),
+                                                   op.indices,
+                                                   reinterpret_cast<Word*>(op.y)},
                      stream);
   };
   if (n < kMaxIndices32) {
@@ -94,8 +81,8 @@ template <typename T>
 void copy_slices(const graph::GatherForward<std::byte>& op, Stream stream) {
   constexpr int kWidth = kVectorWidth<T>;
   if (op.sizes.inner % kWidth == 0 && is_aligned(op.x) && is_aligned(op.y))
-    return copy<CopySlices, Vector<T, kWidth>>(op, kWidth, stream);
-  copy<CopySlices, T>(op, 1, stream);
+    return copy<false, Vector<T, kWidth>>(op, kWidth, stream);
+  copy<false, T>(op, 1, stream);
 }
 
 void run_forward(const graph::OpCall& call) {
@@ -108,8 +95,8 @@ void run_forward(const graph::OpCall& call) {
 void run_elements(const graph::OpCall& call) {
   const graph::GatherForward<std::byte> op{call};
   if (size_of(call.input_dtype(graph::GatherIn::kX)) == 4)
-    return copy<CopyElements, uint32_t>(op, 1, stream_of(call));
-  copy<CopyElements, uint16_t>(op, 1, stream_of(call));
+    return copy<true, uint32_t>(op, 1, stream_of(call));
+  copy<true, uint16_t>(op, 1, stream_of(call));
 }
 
 // ---- Gradients ----

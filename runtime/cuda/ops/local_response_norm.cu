@@ -69,33 +69,34 @@ __device__ __forceinline__ void read_piece(const T* x,
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    forward_kernel(Window w, Piece piece, int64_t rows, int64_t channels, const T* x, T* y) {
+    forward_kernel(graph::LocalResponseNormForward<T> op, Window w, Piece piece) {
   __shared__ float around[kShared<1>];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
   const int64_t first = block_down() * piece.channels;
   const int wide = piece.channels + w.size - 1;
-  read_piece(x, row, rows, channels, first - w.before, wide, piece.rows, around);
+  read_piece(op.x, row, op.rows, op.channels, first - w.before, wide, piece.rows, around);
   __syncthreads();
   for (int i = threadIdx.x; i < piece.rows * piece.channels; i += kThreads) {
     const int r = i / piece.channels, c = i % piece.channels;
-    if (row + r >= rows || first + c >= channels) continue;
+    if (row + r >= op.rows || first + c >= op.channels) continue;
     const float* const from = around + r * wide + c;
     const float value = from[w.before] * inverse_power(window_scale(w, from), w.beta);
-    y[(row + r) * channels + first + c] = round_to<T>(value);
+    op.y[(row + r) * op.channels + first + c] = round_to<T>(value);
   }
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kThreads) backward_kernel(
-    Window w, Piece piece, int64_t rows, int64_t channels, const T* d_y, const T* x, T* d_x) {
+__global__ void __launch_bounds__(kThreads)
+    backward_kernel(graph::LocalResponseNormBackward<T> op, Window w, Piece piece) {
   // Channel c's window is [c - before, c + after]; the windows that contain c belong to the
   // channels [c - after, c + before].
   __shared__ float around[kShared<2>], gradient[kShared<1>], ratio[kShared<1>];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * piece.rows;
   const int64_t first = block_down() * piece.channels;
   const int wide = piece.channels + w.size - 1, wider = wide + w.size - 1;
-  read_piece(x, row, rows, channels, first - w.after - w.before, wider, piece.rows, around);
-  read_piece(d_y, row, rows, channels, first - w.after, wide, piece.rows, gradient);
+  const int64_t reached = first - w.after - w.before;
+  read_piece(op.x, row, op.rows, op.channels, reached, wider, piece.rows, around);
+  read_piece(op.d_y, row, op.rows, op.channels, first - w.after, wide, piece.rows, gradient);
   __syncthreads();
   for (int i = threadIdx.x; i < piece.rows * wide; i += kThreads) {
     const float* const from = around + i / wide * wider + i % wide;
@@ -106,12 +107,12 @@ __global__ void __launch_bounds__(kThreads) backward_kernel(
   __syncthreads();
   for (int i = threadIdx.x; i < piece.rows * piece.channels; i += kThreads) {
     const int r = i / piece.channels, c = i % piece.channels;
-    if (row + r >= rows || first + c >= channels) continue;
+    if (row + r >= op.rows || first + c >= op.channels) continue;
     float sum = 0;
     for (int k = 0; k < w.size; ++k) sum += ratio[r * wide + c + k];
     const float centre = around[r * wider + c + w.after + w.before];
     const float value = fmaf(-2 * w.share * w.beta * centre, sum, gradient[r * wide + c + w.after]);
-    d_x[(row + r) * channels + first + c] = round_to<T>(value);
+    op.d_x[(row + r) * op.channels + first + c] = round_to<T>(value);
   }
 }
 
@@ -121,39 +122,27 @@ Window window_of(const graph::LocalResponseNormAttributes& a) {
   return {size, size / 2, size - 1 - size / 2, a.alpha / static_cast<float>(size), a.k, a.beta};
 }
 
-Launch launch_of(const Piece& piece, int64_t rows, int64_t channels, Stream stream) {
-  return {tall_grid(blocks_for(rows, piece.rows), blocks_for(channels, piece.channels)),
+// A block of threads for each piece of rows and channels.
+template <typename Op>
+void start(const Op& op, void (*kernel)(Op, Window, Piece), Stream stream) {
+  const Piece piece = piece_of(op.channels);
+  launch({tall_grid(blocks_for(op.rows, piece.rows), blocks_for(op.channels, piece.channels)),
           kThreads,
-          stream};
+          stream},
+         kernel,
+         op,
+         window_of(op.window),
+         piece);
 }
 
 void run_forward(const graph::OpCall& call) {
-  by_type<graph::LocalResponseNormForward>(call, [&]<typename T>(const auto& op) {
-    const Piece piece = piece_of(op.channels);
-    launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
-           forward_kernel<T>,
-           window_of(op.window),
-           piece,
-           op.rows,
-           op.channels,
-           op.x,
-           op.y);
-  });
+  by_type<graph::LocalResponseNormForward>(
+      call, [&]<typename T>(const auto& op) { start(op, forward_kernel<T>, stream_of(call)); });
 }
 
 void run_backward(const graph::OpCall& call) {
-  by_type<graph::LocalResponseNormBackward>(call, [&]<typename T>(const auto& op) {
-    const Piece piece = piece_of(op.channels);
-    launch(launch_of(piece, op.rows, op.channels, stream_of(call)),
-           backward_kernel<T>,
-           window_of(op.window),
-           piece,
-           op.rows,
-           op.channels,
-           op.d_y,
-           op.x,
-           op.d_x);
-  });
+  by_type<graph::LocalResponseNormBackward>(
+      call, [&]<typename T>(const auto& op) { start(op, backward_kernel<T>, stream_of(call)); });
 }
 
 constexpr exec::Implementation kRows[] = {

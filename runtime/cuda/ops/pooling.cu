@@ -11,80 +11,12 @@
 namespace lockstep::cuda {
 namespace {
 
-// One axis of the windows.
-struct Axis {
-  int size, count;  // pixels, windows
-  int kernel, stride, padding, behind, dilation;
-  bool adaptive;
+using Axis = graph::PoolAxis<int>;
 
-  __device__ __forceinline__ int reach() const { return (kernel - 1) * dilation + 1; }
-};
-
-// An interval [begin, end) along one axis.
-struct Interval {
-  int begin, end;
-};
-
-// For adaptive windows: the interval of `to` that belongs to index `i` of `from`. Converts windows
-// to pixels, or pixels to windows.
-__device__ __forceinline__ Interval adaptive_interval(int i, int from, int to) {
-  const int64_t begin = static_cast<int64_t>(i) * to;
-  return {static_cast<int>(begin / from), static_cast<int>((begin + to + from - 1) / from)};
-}
-
-// The pixels that a window covers.
-__device__ __forceinline__ Interval pixels_of(const Axis& a, int window) {
-  if (a.adaptive) return adaptive_interval(window, a.count, a.size);
-  const int first = window * a.stride - a.padding, end = first + a.reach();
-  const int missing = first < 0 ? (a.dilation - 1 - first) / a.dilation : 0;  // taps before pixel 0
-  return {first + missing * a.dilation, end < a.size ? end : a.size};
-}
-
-// The windows that cover a pixel.
-__device__ __forceinline__ Interval windows_of(const Axis& a, int pixel) {
-  if (a.adaptive) return adaptive_interval(pixel, a.size, a.count);
-  const int last = (pixel + a.padding) / a.stride + 1;
-  // Windows that begin here or earlier do not cover the pixel.
-  const int before = pixel + a.padding - a.reach();
-  return {before < 0 ? 0 : before / a.stride + 1, last < a.count ? last : a.count};
-}
-
-// The index of the window's tap at the pixel; below 0 if there is none.
-__device__ __forceinline__ int tap_at(const Axis& a, int window, int pixel) {
-  const int distance = pixel - (window * a.stride - a.padding);
-  if (a.dilation == 1) return distance;
-  return distance % a.dilation == 0 ? distance / a.dilation : -1;
-}
-
-// The number of pixels of a window in the image and in its padding.
-__device__ __forceinline__ int counted(const Axis& a, int window) {
-  const int first = window * a.stride - a.padding, end = a.size + a.behind;
-  return (first + a.kernel < end ? first + a.kernel : end) - first;
-}
-
-struct Windows {
+struct Windows : graph::PoolWindows<int> {
   explicit Windows(const graph::PoolShape& s)
-      : down{static_cast<int>(s.height),
-             static_cast<int>(s.out_height),
-             static_cast<int>(s.window.kernel.height),
-             static_cast<int>(s.window.stride.height),
-             static_cast<int>(s.window.padding.height),
-             static_cast<int>(s.window.padding_behind().height),
-             static_cast<int>(s.window.dilation.height),
-             s.window.adaptive},
-        across{static_cast<int>(s.width),
-               static_cast<int>(s.out_width),
-               static_cast<int>(s.window.kernel.width),
-               static_cast<int>(s.window.stride.width),
-               static_cast<int>(s.window.padding.width),
-               static_cast<int>(s.window.padding_behind().width),
-               static_cast<int>(s.window.dilation.width),
-               s.window.adaptive},
-        channels(s.channels),
-        count_include_pad(s.window.count_include_pad && !s.window.adaptive) {}
-  Axis down, across;
+      : graph::PoolWindows<int>(s.windows<int>()), channels(s.channels) {}
   int64_t channels;
-  bool count_include_pad;
 
   // Index of the first element of a pixel of x, and of a pixel of y.
   __device__ __forceinline__ int64_t in(int image, int row, int column) const {
@@ -92,12 +24,6 @@ struct Windows {
   }
   __device__ __forceinline__ int64_t out(int image, int row, int column) const {
     return ((static_cast<int64_t>(image) * down.count + row) * across.count + column) * channels;
-  }
-  // The divisor of a window's sum.
-  __device__ __forceinline__ float area(int row, int column) const {
-    if (count_include_pad) return static_cast<float>(counted(down, row) * counted(across, column));
-    const Interval rows = pixels_of(down, row), columns = pixels_of(across, column);
-    return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
   }
 };
 
@@ -113,9 +39,9 @@ struct MaxForward {
     constexpr int N = Count::value;
     const Axis &down = windows.down, &across = windows.across;
     const Pixel at(pixel, down.count, across.count);
-    const Interval rows = pixels_of(down, at.row), columns = pixels_of(across, at.column);
-    int tap_row = tap_at(down, at.row, rows.begin);
-    const int first_tap = tap_at(across, at.column, columns.begin);
+    const Axis::Interval rows = down.pixels_of(at.row), columns = across.pixels_of(at.column);
+    int tap_row = down.tap_at(at.row, rows.begin);
+    const int first_tap = across.tap_at(at.column, columns.begin);
     float best[N];
     // The first pixel wins ties, and is the maximum so far whatever its value.
     Vector<uint8_t, N> tap;
@@ -157,13 +83,13 @@ struct MaxBackward {
     constexpr int N = Count::value;
     const Axis &down = windows.down, &across = windows.across;
     const Pixel at(pixel, down.size, across.size);
-    const Interval rows = windows_of(down, at.row), columns = windows_of(across, at.column);
+    const Axis::Interval rows = down.windows_of(at.row), columns = across.windows_of(at.column);
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
-      const int tap_row = tap_at(down, row, at.row);
+      const int tap_row = down.tap_at(row, at.row);
       if (tap_row < 0) continue;
       for (int column = columns.begin; column < columns.end; ++column) {
-        const int tap_column = tap_at(across, column, at.column);
+        const int tap_column = across.tap_at(column, at.column);
         if (tap_column < 0) continue;
         const int tap = tap_row * across.kernel + tap_column;
         const int64_t from = windows.out(at.image, row, column) + channel;
@@ -188,8 +114,8 @@ struct AvgForward {
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, windows.down.count, windows.across.count);
-    const Interval rows = pixels_of(windows.down, at.row),
-                   columns = pixels_of(windows.across, at.column);
+    const Axis::Interval rows = windows.down.pixels_of(at.row),
+                         columns = windows.across.pixels_of(at.column);
     float sums[N] = {};
     for (int h = rows.begin; h < rows.end; ++h) {
       for (int v = columns.begin; v < columns.end; ++v) {
@@ -216,8 +142,8 @@ struct AvgBackward {
   __device__ void operator()(int64_t pixel, int64_t channel, Count) const {
     constexpr int N = Count::value;
     const Pixel at(pixel, windows.down.size, windows.across.size);
-    const Interval rows = windows_of(windows.down, at.row),
-                   columns = windows_of(windows.across, at.column);
+    const Axis::Interval rows = windows.down.windows_of(at.row),
+                         columns = windows.across.windows_of(at.column);
     float sums[N] = {};
     for (int row = rows.begin; row < rows.end; ++row) {
       for (int column = columns.begin; column < columns.end; ++column) {
@@ -235,36 +161,23 @@ struct AvgBackward {
 // One block for each image and tile of channels.
 template <typename T, int N>
 __global__ void __launch_bounds__(kTileThreads)
-    global_avg_kernel(const T* x, int64_t pixels, int64_t channels, int width, T* y) {
-  const T* const image = x + blockIdx.x * pixels * channels;
+    global_avg_kernel(graph::GlobalAvgPoolForward<T> op, int width) {
+  const T* const image = op.x + blockIdx.x * op.pixels * op.channels;
   const int64_t channel = (block_down() * width + threadIdx.x % width) * N;
   float sums[N] = {};
-  if (channel < channels) {
-    for (int64_t pixel = threadIdx.x / width; pixel < pixels; pixel += kTileThreads / width) {
+  if (channel < op.channels) {
+    for (int64_t pixel = threadIdx.x / width; pixel < op.pixels; pixel += kTileThreads / width) {
       float values[N];
-      load(image + pixel * channels + channel, values);
+      load(image + pixel * op.channels + channel, values);
 #pragma unroll
       for (int i = 0; i < N; ++i) sums[i] += values[i];
     }
   }
   add_up_tile(sums, width);
-  if (channel >= channels || threadIdx.x >= static_cast<unsigned>(width)) return;
+  if (channel >= op.channels || threadIdx.x >= static_cast<unsigned>(width)) return;
 #pragma unroll
-  for (int i = 0; i < N; ++i) sums[i] /= static_cast<float>(pixels);
-  store(sums, y + blockIdx.x * channels + channel);
-}
-
-template <typename T, int N>
-void start_global_avg(
-    int64_t images, int64_t pixels, int64_t channels, const T* x, T* y, Stream stream) {
-  const RowTiles tiles = row_tiles(images, channels, N, 1);
-  launch({tall_grid(blocks_for(images, 1), tiles.channel_tiles), kTileThreads, stream},
-         global_avg_kernel<T, N>,
-         x,
-         pixels,
-         channels,
-         tiles.width,
-         y);
+  for (int i = 0; i < N; ++i) sums[i] /= static_cast<float>(op.pixels);
+  store(sums, op.y + blockIdx.x * op.channels + channel);
 }
 
 template <typename T>
@@ -286,100 +199,93 @@ struct GlobalAvgBackward {
   }
 };
 
-int64_t pixels_in(const graph::PoolShape& s) { return s.images * s.height * s.width; }
-int64_t pixels_out(const graph::PoolShape& s) { return s.images * s.out_height * s.out_width; }
+// Runs f for the pixels of x or of y. vectors: whether all arrays can be read in vectors.
+template <typename T, typename F>
+void for_each_pixel_of(
+    const graph::PoolShape& s, int64_t pixels, bool vectors, F f, Stream stream) {
+  LOCKSTEP_REQUIRE(s.pixels_in() < kMaxPixels && s.pixels_out() < kMaxPixels);
+  for_each_pixel<kVectorWidth<T>>(pixels, s.channels, vectors, f, stream);
+}
 
-void check_size(const graph::PoolShape& s) {
-  LOCKSTEP_REQUIRE(pixels_in(s) < kMaxPixels && pixels_out(s) < kMaxPixels);
+template <typename T>
+bool are_vectors(const uint8_t* taps) {
+  return reinterpret_cast<uintptr_t>(taps) % kVectorWidth<T> == 0;
 }
 
 void run_max_pool(const graph::OpCall& call) {
   by_type<graph::PoolForward>(call, [&]<typename T>(const auto& op) {
-    check_size(op.shape);
-    constexpr int N = kVectorWidth<T>;
-    const bool vectors = is_vectorizable<T>(op.shape.channels, {op.x, op.y}) &&
-                         reinterpret_cast<uintptr_t>(op.place) % N == 0;
-    for_each_pixel<N>(pixels_out(op.shape),
-                      op.shape.channels,
-                      vectors,
-                      MaxForward<T>{Windows(op.shape), op.x, op.y, op.place},
-                      stream_of(call));
+    const graph::PoolShape& s = op.shape;
+    const bool vectors = is_vectorizable<T>(s.channels, {op.x, op.y}) && are_vectors<T>(op.place);
+    const MaxForward<T> forward{Windows(s), op.x, op.y, op.place};
+    for_each_pixel_of<T>(s, s.pixels_out(), vectors, forward, stream_of(call));
   });
 }
 
 void run_max_pool_backward(const graph::OpCall& call) {
   by_type<graph::PoolBackward>(call, [&]<typename T>(const auto& op) {
-    check_size(op.shape);
-    constexpr int N = kVectorWidth<T>;
-    const bool vectors = is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}) &&
-                         reinterpret_cast<uintptr_t>(op.place) % N == 0;
-    for_each_pixel<N>(pixels_in(op.shape),
-                      op.shape.channels,
-                      vectors,
-                      MaxBackward<T>{Windows(op.shape), op.d_y, op.place, op.d_x},
-                      stream_of(call));
+    const graph::PoolShape& s = op.shape;
+    const bool vectors =
+        is_vectorizable<T>(s.channels, {op.d_y, op.d_x}) && are_vectors<T>(op.place);
+    const MaxBackward<T> backward{Windows(s), op.d_y, op.place, op.d_x};
+    for_each_pixel_of<T>(s, s.pixels_in(), vectors, backward, stream_of(call));
   });
 }
 
 void run_avg_pool(const graph::OpCall& call) {
   by_type<graph::PoolForward>(call, [&]<typename T>(const auto& op) {
-    check_size(op.shape);
-    for_each_pixel<kVectorWidth<T>>(pixels_out(op.shape),
-                                    op.shape.channels,
-                                    is_vectorizable<T>(op.shape.channels, {op.x, op.y}),
-                                    AvgForward<T>{Windows(op.shape), op.x, op.y},
-                                    stream_of(call));
+    const graph::PoolShape& s = op.shape;
+    const bool vectors = is_vectorizable<T>(s.channels, {op.x, op.y});
+    const AvgForward<T> forward{Windows(s), op.x, op.y};
+    for_each_pixel_of<T>(s, s.pixels_out(), vectors, forward, stream_of(call));
   });
 }
 
 void run_avg_pool_backward(const graph::OpCall& call) {
   by_type<graph::PoolBackward>(call, [&]<typename T>(const auto& op) {
-    check_size(op.shape);
-    for_each_pixel<kVectorWidth<T>>(pixels_in(op.shape),
-                                    op.shape.channels,
-                                    is_vectorizable<T>(op.shape.channels, {op.d_y, op.d_x}),
-                                    AvgBackward<T>{Windows(op.shape), op.d_y, op.d_x},
-                                    stream_of(call));
+    const graph::PoolShape& s = op.shape;
+    const bool vectors = is_vectorizable<T>(s.channels, {op.d_y, op.d_x});
+    const AvgBackward<T> backward{Windows(s), op.d_y, op.d_x};
+    for_each_pixel_of<T>(s, s.pixels_in(), vectors, backward, stream_of(call));
   });
 }
 
 void run_global_avg_pool(const graph::OpCall& call) {
   by_type<graph::GlobalAvgPoolForward>(call, [&]<typename T>(const auto& op) {
-    if (is_vectorizable<T>(op.channels, {op.x, op.y})) {
-      start_global_avg<T, kVectorWidth<T>>(
-          op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
-    } else {
-      start_global_avg<T, 1>(op.images, op.pixels, op.channels, op.x, op.y, stream_of(call));
-    }
+    with_vectors<T>(is_vectorizable<T>(op.channels, {op.x, op.y}), [&](auto n) {
+      constexpr int N = decltype(n)::value;
+      const RowTiles tiles = row_tiles(op.images, op.channels, N, 1);
+      launch(
+          {tall_grid(blocks_for(op.images, 1), tiles.channel_tiles), kTileThreads, stream_of(call)},
+          global_avg_kernel<T, N>,
+          op,
+          tiles.width);
+    });
   });
 }
 
 void run_global_avg_pool_backward(const graph::OpCall& call) {
   by_type<graph::GlobalAvgPoolBackward>(call, [&]<typename T>(const auto& op) {
-    LOCKSTEP_REQUIRE(op.images * op.pixels < kMaxPixels);
-    for_each_pixel<kVectorWidth<T>>(
-        op.images * op.pixels,
-        op.channels,
-        is_vectorizable<T>(op.channels, {op.d_y, op.d_x}),
-        GlobalAvgBackward<T>{op.d_y, op.d_x, op.channels, static_cast<uint32_t>(op.pixels)},
-        stream_of(call));
+    const int64_t pixels = op.images * op.pixels;
+    LOCKSTEP_REQUIRE(pixels < kMaxPixels);
+    const bool vectors = is_vectorizable<T>(op.channels, {op.d_y, op.d_x});
+    const GlobalAvgBackward<T> backward{
+        op.d_y, op.d_x, op.channels, static_cast<uint32_t>(op.pixels)};
+    for_each_pixel<kVectorWidth<T>>(pixels, op.channels, vectors, backward, stream_of(call));
   });
 }
 
-constexpr exec::Implementation forward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
-  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
-}
-constexpr exec::Implementation backward(graph::OpKind kind, void (*run)(const graph::OpCall&)) {
-  return {.kind = kind, .name = "native", .run = run, .supports = supports_pixels};
+template <auto run>
+constexpr exec::Implementation native(graph::OpKind kind) {
+  return exec::row<run, exec::no_workspace, supports_pixels>(kind, "native");
 }
 
 constexpr exec::Implementation kRows[] = {
-    forward(graph::OpKind::kMaxPool, run_max_pool),
-    backward(graph::OpKind::kMaxPoolBackward, run_max_pool_backward),
-    forward(graph::OpKind::kAvgPool, run_avg_pool),
-    backward(graph::OpKind::kAvgPoolBackward, run_avg_pool_backward),
-    forward(graph::OpKind::kGlobalAvgPool, run_global_avg_pool),
-    backward(graph::OpKind::kGlobalAvgPoolBackward, run_global_avg_pool_backward),
+    native<run_max_pool>(graph::OpKind::kMaxPool),
+    native<run_max_pool_backward>(graph::OpKind::kMaxPoolBackward),
+    native<run_avg_pool>(graph::OpKind::kAvgPool),
+    native<run_avg_pool_backward>(graph::OpKind::kAvgPoolBackward),
+    native<run_global_avg_pool>(graph::OpKind::kGlobalAvgPool),
+    native<run_global_avg_pool_backward>(graph::OpKind::kGlobalAvgPoolBackward),
 };
 
 }  // namespace

@@ -53,32 +53,36 @@ TensorId ops::conv2d(GraphBuilder& builder,
   return y;
 }
 
-namespace {
-
-OpInputs conv2d_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+OpInputs append_conv2d_backward(GradientBuilder& builder,
+                                const Op& op,
+                                OpKind kind,
+                                TensorId d_pre) {
   const TensorId x = op.inputs[Conv2dIn::kX], weight = op.inputs[Conv2dIn::kWeight],
                  bias = op.inputs[Conv2dIn::kBias];
-  const auto& attributes = op.as<Conv2dAttributes>();
-  const TensorId d_pre = append_activation_backward(
-      builder, op.name, d_outputs[Conv2dOut::kY], op.outputs[Conv2dOut::kY], attributes.activation);
   const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
   const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
   const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
-  builder.append({OpKind::kConv2dBackward,
-                  op.name,
-                  {d_pre, x, weight},
-                  {d_x, d_weight, d_bias},
-                  Conv2dBackwardAttributes{attributes, accumulate_weight, accumulate_bias}});
+  builder.append(
+      {kind,
+       op.name,
+       {d_pre, x, weight},
+       {d_x, d_weight, d_bias},
+       Conv2dBackwardAttributes{op.as<Conv2dAttributes>(), accumulate_weight, accumulate_bias}});
   return {d_x,
           passed_on(builder, op.name, weight, d_weight),
           passed_on(builder, op.name, bias, d_bias)};
 }
 
-// Taps in the padding count, as is usual.
-int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
-  return 2 * graph.shape(y).rows() * graph.shape(weight).elements();
+namespace {
+
+OpInputs conv2d_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {
+  const TensorId y = op.outputs[Conv2dOut::kY], d_y = d_outputs[Conv2dOut::kY];
+  const TensorId d_pre =
+      append_activation_backward(builder, op.name, d_y, y, op.as<Conv2dAttributes>().activation);
+  return append_conv2d_backward(builder, op, OpKind::kConv2dBackward, d_pre);
 }
 
+// Taps in the padding count, as is usual.
 int64_t conv2d_flops(const Graph& graph, const Op& op) {
   return product_flops(graph, op.outputs[Conv2dOut::kY], op.inputs[Conv2dIn::kWeight]);
 }

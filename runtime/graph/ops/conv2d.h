@@ -63,6 +63,13 @@ TensorId conv2d(GraphBuilder& builder,
 
 }  // namespace ops
 
+// For backward rules: appends the backward op, of this kind, of a convolution or a transposed one,
+// and returns the gradients of its inputs. d_pre: that of its output before the activation.
+OpInputs append_conv2d_backward(GradientBuilder& builder,
+                                const Op& op,
+                                OpKind kind,
+                                TensorId d_pre);
+
 template <typename T>
 struct Conv2dForward {
   const OpCall& call = OpCall::none();

@@ -42,28 +42,11 @@ namespace {
 OpInputs conv_transpose2d_gradient(GradientBuilder& builder,
                                    const Op& op,
                                    const OpOutputs& d_outputs) {
-  const TensorId x = op.inputs[ConvTranspose2dIn::kX],
-                 weight = op.inputs[ConvTranspose2dIn::kWeight],
-                 bias = op.inputs[ConvTranspose2dIn::kBias];
-  const TensorId d_x = builder.needs_gradient(x) ? builder.new_gradient(x) : kNoTensor;
-  const auto [d_weight, accumulate_weight] = weight_gradient(builder, weight);
-  const auto [d_bias, accumulate_bias] = weight_gradient(builder, bias);
-  builder.append({OpKind::kConvTranspose2dBackward,
-                  op.name,
-                  {d_outputs[ConvTranspose2dOut::kY], x, weight},
-                  {d_x, d_weight, d_bias},
-                  ConvTranspose2dBackwardAttributes{
-                      op.as<Conv2dAttributes>(), accumulate_weight, accumulate_bias}});
-  return {d_x,
-          passed_on(builder, op.name, weight, d_weight),
-          passed_on(builder, op.name, bias, d_bias)};
+  return append_conv2d_backward(
+      builder, op, OpKind::kConvTranspose2dBackward, d_outputs[ConvTranspose2dOut::kY]);
 }
 
 // Each pixel of x is multiplied by all weights of its channel.
-int64_t product_flops(const Graph& graph, TensorId x, TensorId weight) {
-  return 2 * graph.shape(x).rows() * graph.shape(weight).elements();
-}
-
 int64_t conv_transpose2d_flops(const Graph& graph, const Op& op) {
   return product_flops(
       graph, op.inputs[ConvTranspose2dIn::kX], op.inputs[ConvTranspose2dIn::kWeight]);

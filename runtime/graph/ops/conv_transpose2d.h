@@ -21,12 +21,6 @@ using ConvTranspose2dOut = Conv2dOut;
 using ConvTranspose2dBackwardIn = Conv2dBackwardIn;
 using ConvTranspose2dBackwardOut = Conv2dBackwardOut;
 
-struct ConvTranspose2dBackwardAttributes {
-  Conv2dAttributes forward;
-  bool accumulate_weight = false;  // d_weight += instead of =
-  bool accumulate_bias = false;
-};
-
 namespace ops {
 
 // -> (N, output.height, output.width, O). A convolution with these attributes (no activation) must
@@ -89,9 +83,9 @@ struct ConvTranspose2dBackward {
   const OpCall& call = OpCall::none();
   Conv2dShape shape = conv2d_shape(call.input_shape(ConvTranspose2dBackwardIn::kDY),
                                    call.input_shape(ConvTranspose2dBackwardIn::kWeight),
-                                   call.attributes<ConvTranspose2dBackwardAttributes>().forward);
-  bool accumulate_weight = call.attributes<ConvTranspose2dBackwardAttributes>().accumulate_weight;
-  bool accumulate_bias = call.attributes<ConvTranspose2dBackwardAttributes>().accumulate_bias;
+                                   call.attributes<Conv2dBackwardAttributes>().forward);
+  bool accumulate_weight = call.attributes<Conv2dBackwardAttributes>().accumulate_weight;
+  bool accumulate_bias = call.attributes<Conv2dBackwardAttributes>().accumulate_bias;
   const T* d_y = call.input<T>(ConvTranspose2dBackwardIn::kDY);         // (N, OH, OW, O)
   const T* x = call.input<T>(ConvTranspose2dBackwardIn::kX);            // (N, H, W, I)
   const T* weight = call.input<T>(ConvTranspose2dBackwardIn::kWeight);  // (I, KH, KW, O/G)

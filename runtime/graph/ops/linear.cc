@@ -74,10 +74,6 @@ OpInputs linear_gradient(GradientBuilder& builder, const Op& op, const OpOutputs
   return {d_x, kNoTensor, kNoTensor};
 }
 
-int64_t product_flops(const Graph& graph, TensorId y, TensorId weight) {
-  return 2 * graph.shape(y).elements() * graph.shape(weight)[1];
-}
-
 int64_t linear_flops(const Graph& graph, const Op& op) {
   return product_flops(graph, op.outputs[LinearOut::kY], op.inputs[LinearIn::kWeight]);
 }

@@ -103,11 +103,6 @@ OpInputs lora_add_gradient(GradientBuilder& builder, const Op& op, const OpOutpu
   return {builder.needs_gradient(y) ? d_outputs[LoraAddOut::kOut] : kNoTensor, d_h, kNoTensor};
 }
 
-// Flops of the products of h and B.
-int64_t product_flops(const Graph& graph, TensorId h, TensorId b) {
-  return 2 * graph.shape(h).rows() * graph.shape(b).elements();
-}
-
 int64_t lora_add_flops(const Graph& graph, const Op& op) {
   return product_flops(graph, op.inputs[LoraAddIn::kH], op.inputs[LoraAddIn::kB]) +
          graph.shape(op.inputs[LoraAddIn::kH]).elements();

@@ -70,6 +70,70 @@ TensorId global_avg_pool(GraphBuilder& builder, const std::string& name, TensorI
 
 }  // namespace ops
 
+// One axis of the windows. Int: int64_t, or int in kernels on a GPU.
+template <typename Int>
+struct PoolAxis {
+  // [begin, end).
+  struct Interval {
+    Int begin, end;
+  };
+
+  Int size, count;  // pixels, windows
+  Int kernel, stride, padding, behind, dilation;
+  bool adaptive;
+
+  // From a window's first pixel to its last one.
+  LOCKSTEP_HD Int reach() const { return (kernel - 1) * dilation + 1; }
+  // The pixels that a window covers, `dilation` apart.
+  LOCKSTEP_HD Interval pixels_of(Int window) const {
+    if (adaptive) return adaptive_interval(window, count, size);
+    const Int first = window * stride - padding, end = first + reach();
+    const Int missing = first < 0 ? (dilation - 1 - first) / dilation : 0;  // taps before pixel 0
+    return {first + missing * dilation, end < size ? end : size};
+  }
+  // The windows that cover a pixel, or with dilation may do so.
+  LOCKSTEP_HD Interval windows_of(Int pixel) const {
+    if (adaptive) return adaptive_interval(pixel, size, count);
+    const Int last = (pixel + padding) / stride + 1;
+    // Windows that begin here or earlier do not cover the pixel.
+    const Int before = pixel + padding - reach();
+    return {before < 0 ? 0 : before / stride + 1, last < count ? last : count};
+  }
+  // The index of the window's tap at the pixel; below 0 if there is none.
+  LOCKSTEP_HD Int tap_at(Int window, Int pixel) const {
+    const Int distance = pixel - (window * stride - padding);
+    if (dilation == 1) return distance;
+    return distance % dilation == 0 ? distance / dilation : -1;
+  }
+  // The number of pixels of a window in the image and in its padding.
+  LOCKSTEP_HD Int counted(Int window) const {
+    const Int first = window * stride - padding, end = size + behind;
+    return (first + kernel < end ? first + kernel : end) - first;
+  }
+
+ private:
+  // For adaptive windows: the interval of `to` that belongs to index `i` of `from`. Converts
+  // windows to pixels, or pixels to windows.
+  LOCKSTEP_HD static Interval adaptive_interval(Int i, Int from, Int to) {
+    const int64_t begin = static_cast<int64_t>(i) * to;
+    return {static_cast<Int>(begin / from), static_cast<Int>((begin + to + from - 1) / from)};
+  }
+};
+
+// The windows of a pooling.
+template <typename Int>
+struct PoolWindows {
+  PoolAxis<Int> down, across;
+  bool count_include_pad;
+
+  // The divisor of a window's sum.
+  LOCKSTEP_HD float area(Int row, Int column) const {
+    if (count_include_pad) return static_cast<float>(down.counted(row) * across.counted(column));
+    const auto rows = down.pixels_of(row), columns = across.pixels_of(column);
+    return static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
+  }
+};
+
 struct PoolShape {
   int64_t images, height, width, channels;  // of x
   int64_t out_height, out_width;            // of y
@@ -83,6 +147,27 @@ struct PoolShape {
         out_height(y[1]),
         out_width(y[2]),
         window(window) {}
+
+  int64_t pixels_in() const { return images * height * width; }
+  int64_t pixels_out() const { return images * out_height * out_width; }
+  template <typename Int>
+  PoolWindows<Int> windows() const {
+    const PoolAttributes& w = window;
+    const Extent2d behind = w.padding_behind();
+    const auto axis = [&](int64_t size, int64_t count, int64_t Extent2d::*along) {
+      return PoolAxis<Int>{static_cast<Int>(size),
+                           static_cast<Int>(count),
+                           static_cast<Int>(w.kernel.*along),
+                           static_cast<Int>(w.stride.*along),
+                           static_cast<Int>(w.padding.*along),
+                           static_cast<Int>(behind.*along),
+                           static_cast<Int>(w.dilation.*along),
+                           w.adaptive};
+    };
+    return {axis(height, out_height, &Extent2d::height),
+            axis(width, out_width, &Extent2d::width),
+            w.count_include_pad && !w.adaptive};
+  }
 };
 
 // For max_pool and avg_pool.

@@ -56,6 +56,11 @@ inline bool is_movable(DType type) {
 inline constexpr int kActivationBackwardFlops = 12;
 inline constexpr int kBatchNormFlops = 8;
 
+// Flops of the product of each row of a tensor with all elements of a weight.
+inline int64_t product_flops(const Graph& graph, TensorId rows, TensorId weight) {
+  return 2 * graph.shape(rows).rows() * graph.shape(weight).elements();
+}
+
 // Flops of an op with `kPerElement` operations on each element of its first input.
 template <int kPerElement>
 int64_t elementwise_flops(const Graph& graph, const Op& op) {
