@@ -81,25 +81,23 @@ TensorId GradientBuilder::new_gradient(TensorId of) {
   gradient.shape = graph_[of].shape;
   gradient.padded_columns = graph_[of].padded_columns;
   gradient.dtype = graph_[of].role == Role::kParameter ? DType::kF32 : graph_[of].dtype;
-  graph_.tensors.push_back(std::move(gradient));
-  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+  return graph_.add(std::move(gradient));
 }
 
 TensorId GradientBuilder::new_copy(TensorId of) {
   Tensor copy = graph_[of];
   copy.name += " again";
-  graph_.tensors.push_back(std::move(copy));
+  const TensorId id = graph_.add(std::move(copy));
   needs_gradient_.resize(graph_.tensors.size(), false);
   needs_gradient_.back() = needs_gradient(of);
-  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+  return id;
 }
 
 TensorId GradientBuilder::new_statistics(const std::string& name, const Shape& shape) {
   Tensor tensor;
   tensor.name = name;
   tensor.shape = shape;
-  graph_.tensors.push_back(std::move(tensor));
-  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+  return graph_.add(std::move(tensor));
 }
 
 std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter) {

@@ -14,8 +14,7 @@ TensorId GraphBuilder::tensor(std::string name, Shape shape, DType dtype, Role r
   tensor.shape = shape;
   tensor.dtype = dtype;
   tensor.role = role;
-  graph_.tensors.push_back(std::move(tensor));
-  return static_cast<TensorId>(graph_.tensors.size()) - 1;
+  return graph_.add(std::move(tensor));
 }
 
 TensorId GraphBuilder::activation_tensor(const std::string& name, Shape shape) {

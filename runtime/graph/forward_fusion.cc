@@ -36,7 +36,7 @@ class ForwardFusion {
   void each(void (ForwardFusion::*step)(size_t op)) {
     index();
     for (size_t i = 0; i < graph_.ops.size(); ++i) (this->*step)(i);
-    drop_dropped();
+    graph_.drop_ops(dropped_);
   }
 
   // Finds the op that makes each tensor, and the ops that read it.
@@ -155,8 +155,7 @@ class ForwardFusion {
     if (graph_.purpose == Purpose::kTraining && saves_pre_activation(activation)) {
       Tensor pre = graph_[layer.outputs[LinearOut::kY]];
       pre.name += ".pre";
-      layer.outputs[LinearOut::kPre] = static_cast<TensorId>(graph_.tensors.size());
-      graph_.tensors.push_back(std::move(pre));
+      layer.outputs[LinearOut::kPre] = graph_.add(std::move(pre));
     }
     return true;
   }
@@ -181,11 +180,6 @@ class ForwardFusion {
     norm.inputs[delta] = b;
     norm.outputs[norm_sum] = sum;
     dropped_[makers_[static_cast<size_t>(sum)]] = true;
-  }
-
-  void drop_dropped() {
-    size_t i = 0;
-    std::erase_if(graph_.ops, [&](const Op&) { return dropped_[i++]; });
   }
 
   Graph& graph_;

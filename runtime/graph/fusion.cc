@@ -38,11 +38,6 @@ Op conv2d_batch_norm(const Op& conv, const Op& norm) {
           Conv2dBatchNormAttributes{conv.as<Conv2dAttributes>(), norm.as<BatchNormAttributes>()}};
 }
 
-void drop_ops(Graph& graph, const std::vector<bool>& dropped) {
-  size_t i = 0;
-  std::erase_if(graph.ops, [&](const Op&) { return dropped[i++]; });
-}
-
 }  // namespace
 
 void fuse_activation_backward(Graph& graph) {
@@ -66,7 +61,7 @@ void fuse_activation_backward(Graph& graph) {
     linear.attributes = attributes;
     fused[i] = true;
   }
-  drop_ops(graph, fused);
+  graph.drop_ops(fused);
 }
 
 void fuse_batch_norms(Graph& graph, const Supports& supports) {
@@ -90,7 +85,7 @@ void fuse_batch_norms(Graph& graph, const Supports& supports) {
     op = std::move(both);
     fused[conv_number] = true;
   }
-  drop_ops(graph, fused);
+  graph.drop_ops(fused);
   graph.forward_ops = graph.ops.size();
 }
 

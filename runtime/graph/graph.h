@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/dtype.h"
@@ -122,6 +123,15 @@ struct Graph {
   Tensor& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }
   const Tensor& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   const Shape& shape(TensorId id) const { return (*this)[id].shape; }
+  TensorId add(Tensor tensor) {
+    tensors.push_back(std::move(tensor));
+    return static_cast<TensorId>(tensors.size()) - 1;
+  }
+  // dropped: by op.
+  void drop_ops(const std::vector<bool>& dropped) {
+    size_t i = 0;
+    std::erase_if(ops, [&](const Op&) { return dropped[i++]; });
+  }
   // Whether a lane needs values of the other lanes (gather_lanes). If so, all lanes of a rank run
   // together: each lane runs up to such an op before any continues.
   bool crosses_lanes() const;

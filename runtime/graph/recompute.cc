@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/graph/unread_ops.h"
+
 namespace lockstep::graph {
 
 const Op& Recomputation::enter(size_t index, const Op& op) {
@@ -35,26 +37,13 @@ Op Recomputation::renamed(Op op) const {
   return op;
 }
 
-// From the last op to the first: an op is needed if it writes a gradient, or a tensor that a later
-// op reads.
 void Recomputation::drop_unused() {
   Graph& graph = builder_.graph_;
-  std::vector<bool> read(graph.tensors.size(), false);
-  std::vector<Op> kept;
-  for (size_t i = graph.ops.size(); i-- > graph.forward_ops;) {
-    Op& op = graph.ops[i];
-    const bool needed = std::any_of(op.outputs.begin(), op.outputs.end(), [&](TensorId id) {
-      return id != kNoTensor &&
-             (read[static_cast<size_t>(id)] || graph[id].role == Role::kParameterGradient);
+  drop_unread_ops(graph, graph.forward_ops, [&](const Op& op) {
+    return std::ranges::any_of(op.outputs, [&](TensorId id) {
+      return id != kNoTensor && graph[id].role == Role::kParameterGradient;
     });
-    if (!needed) continue;
-    for (TensorId id : op.inputs) {
-      if (id != kNoTensor) read[static_cast<size_t>(id)] = true;
-    }
-    kept.push_back(std::move(op));
-  }
-  graph.ops.resize(graph.forward_ops);
-  std::move(kept.rbegin(), kept.rend(), std::back_inserter(graph.ops));
+  });
 }
 
 }  // namespace lockstep::graph

@@ -8,26 +8,31 @@
 
 namespace lockstep::graph {
 
-void drop_unread_ops(Graph& graph) {
-  LOCKSTEP_REQUIRE(graph.recomputed.empty() && graph.ops.size() == graph.forward_ops);
+void drop_unread_ops(Graph& graph, size_t first, const std::function<bool(const Op&)>& is_result) {
   std::vector<bool> read(graph.tensors.size(), false);
-  read[static_cast<size_t>(graph.result)] = true;
+  std::vector<bool> dropped(graph.ops.size(), false);
   const auto is_read = [&](TensorId id) {
     return id != kNoTensor && read[static_cast<size_t>(id)];
   };
+  for (size_t i = graph.ops.size(); i-- > first;) {
+    const Op& op = graph.ops[i];
+    dropped[i] = !is_result(op) && !std::ranges::any_of(op.outputs, is_read);
+    if (dropped[i]) continue;
+    for (const TensorId input : op.inputs)
+      if (input != kNoTensor) read[static_cast<size_t>(input)] = true;
+  }
+  graph.drop_ops(dropped);
+}
+
+void drop_unread_ops(Graph& graph) {
+  LOCKSTEP_REQUIRE(graph.recomputed.empty() && graph.ops.size() == graph.forward_ops);
   const auto is_state = [&](TensorId id) {
     return id != kNoTensor && graph[id].role == Role::kState;
   };
-  std::vector<Op> kept;
-  for (auto op = graph.ops.rbegin(); op != graph.ops.rend(); ++op) {
-    if (!std::ranges::any_of(op->outputs, is_read) && !std::ranges::any_of(op->inputs, is_state))
-      continue;
-    for (const TensorId input : op->inputs)
-      if (input != kNoTensor) read[static_cast<size_t>(input)] = true;
-    kept.push_back(std::move(*op));
-  }
-  std::ranges::reverse(kept);
-  graph.ops = std::move(kept);
+  drop_unread_ops(graph, 0, [&](const Op& op) {
+    return std::ranges::count(op.outputs, graph.result) > 0 ||
+           std::ranges::any_of(op.inputs, is_state);
+  });
   graph.forward_ops = graph.ops.size();
 }
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/base/host_device.h"
 #include "runtime/graph/extent2d.h"
 #include "runtime/graph/op_call.h"
 
