@@ -101,7 +101,7 @@ constexpr exec::Implementation kPlanned[] = {
     of<conv_transpose2d_backward_workspace, conv2d_supports_op>(
         graph::OpKind::kConvTranspose2dBackward),
     of(graph::OpKind::kRecurrent),
-    of<recurrent_backward_workspace>(graph::OpKind::kRecurrentBackward),
+    of<recurrent_workspace>(graph::OpKind::kRecurrentBackward),
 };
 
 }  // namespace

@@ -58,7 +58,7 @@ void add_attention(const graph::OpCall& call, CudnnRequests& requests) {
 void add_conv2d_backward(const graph::OpCall& call, bool tf32, CudnnRequests& requests) {
   if (call.has_output(graph::Conv2dBackwardOut::kDX))
     requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardInput, tf32));
-  if (!call.has_output(graph::Conv2dBackwardOut::kDWeight) || cuda::conv2d_shape(call).is_linear())
+  if (!call.has_output(graph::Conv2dBackwardOut::kDWeight) || graph::conv2d_shape(call).is_linear())
     return;  // none, or a product
   requests.keys.insert(cuda::cudnn_conv2d_key(call, Conv2dPass::kBackwardWeight, tf32));
   if (!graph::Conv2dBackward<std::byte>{call}.accumulate_weight)

@@ -5,27 +5,20 @@
 #include "runtime/cpu/ops/batch_norm.h"
 #include "runtime/cpu/ops/conv2d_kernels.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/graph/ops/conv_transpose2d.h"
 
 namespace lockstep::cpu {
 namespace {
 
-graph::Conv2dShape shape_of(const graph::OpCall& op) {
-  switch (op.kind()) {
-    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<float>{op}.shape;
-    case graph::OpKind::kConv2dBatchNorm: return graph::Conv2dBatchNormForward<float>{op}.shape;
-    default: return graph::Conv2dForward<float>{op}.shape;
-  }
-}
-
 bool conv2d_uses_bf16x3(const graph::OpCall& op) {
-  return op.bf16x3() && bf16x3::supports(shape_of(op));
+  return op.bf16x3() && bf16x3::supports(conv2d_shape(op));
 }
 
 template <const Conv2dKernels& kKernels>
 size_t conv2d_workspace(const graph::OpCall& op) {
   const auto bytes = op.kind() == graph::OpKind::kConv2d ? kKernels.forward_workspace_bytes
                                                          : kKernels.workspace_bytes;
-  return static_cast<size_t>(bytes(shape_of(op), compute_threads()));
+  return static_cast<size_t>(bytes(conv2d_shape(op), compute_threads()));
 }
 
 template <const Conv2dKernels& kKernels>
@@ -47,7 +40,7 @@ size_t norm_scale_offset(const graph::Conv2dShape& shape) {
 
 template <const Conv2dKernels& kKernels>
 size_t conv2d_batch_norm_workspace(const graph::OpCall& op) {
-  const graph::Conv2dShape shape = shape_of(op);
+  const graph::Conv2dShape shape = conv2d_shape(op);
   return norm_scale_offset<kKernels>(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
 }
 

@@ -9,17 +9,13 @@
 namespace lockstep::cpu {
 namespace {
 
-graph::Conv2dShape shape_of(const graph::OpCall& op) {
-  return op.kind() == graph::OpKind::kConvTranspose2d
-             ? graph::ConvTranspose2dForward<float>{op}.shape
-             : graph::ConvTranspose2dBackward<float>{op}.shape;
+bool uses_bf16x3(const graph::OpCall& op) {
+  return op.bf16x3() && bf16x3::supports(conv2d_shape(op));
 }
-
-bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3() && bf16x3::supports(shape_of(op)); }
 
 template <const Conv2dKernels& kKernels>
 size_t workspace_bytes(const graph::OpCall& op) {
-  return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
+  return static_cast<size_t>(kKernels.workspace_bytes(conv2d_shape(op), compute_threads()));
 }
 
 template <const Conv2dKernels& kKernels>

@@ -115,16 +115,13 @@ constexpr Half kInputOnCudnn = {
                  cudnn_supports(call, key_of(call, Conv2dPass::kBackwardInput));
         }};
 
-constexpr Half kNativeInput = {.run =
-                                   [](const graph::OpCall& call) {
-                                     by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY),
-                                             [&]<typename T>() {
-                                               const graph::Conv2dBackward<T> op{call};
-                                               if (op.d_x != nullptr)
-                                                 conv2d_backward_input(op, stream_of(call));
-                                             });
-                                   },
-                               .supports = conv2d_supports_op};
+void run_native_input(const graph::OpCall& call) {
+  by_type<graph::Conv2dBackward>(call, [&]<typename T>(const auto& op) {
+    if (op.d_x != nullptr) conv2d_backward_input(op, stream_of(call));
+  });
+}
+
+constexpr Half kNativeInput = {.run = run_native_input, .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight ----
 
@@ -221,14 +218,13 @@ constexpr Half kWeightWidened = {
           return true;
         }};
 
-constexpr Half kNativeWeight = {
-    .run =
-        [](const graph::OpCall& call) {
-          by_type(call.input_dtype(graph::Conv2dBackwardIn::kDY), [&]<typename T>() {
-            conv2d_backward_weight(graph::Conv2dBackward<T>{call}, stream_of(call));
-          });
-        },
-    .workspace_bytes = native_conv2d_weight_workspace};
+void run_native_weight(const graph::OpCall& call) {
+  by_type<graph::Conv2dBackward>(
+      call, [&]<typename T>(const auto& op) { conv2d_backward_weight(op, stream_of(call)); });
+}
+
+constexpr Half kNativeWeight = {.run = run_native_weight,
+                                .workspace_bytes = native_conv2d_weight_workspace};
 
 // ---- Backward: d_bias, after d_weight ----
 
@@ -270,14 +266,13 @@ constexpr exec::Implementation backward(const char* name) {
   return both<graph::OpKind::kConv2dBackward, kInput, kAndBias<kWeight>>(name);
 }
 
+constexpr auto kForwardWorkspace = cudnn_conv2d_workspace<Conv2dPass::kForward>;
+
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_with_epilogue,
-              cudnn_conv2d_workspace<Conv2dPass::kForward>,
-              conv2d_supports_op,
-              has_epilogue>(graph::OpKind::kConv2d, "cudnn with epilogue"),
-    exec::
-        row<run_cudnn, cudnn_conv2d_workspace<Conv2dPass::kForward>, conv2d_supports_op, has_cudnn>(
-            graph::OpKind::kConv2d, "cudnn"),
+    exec::row<run_with_epilogue, kForwardWorkspace, conv2d_supports_op, has_epilogue>(
+        graph::OpKind::kConv2d, "cudnn with epilogue"),
+    exec::row<run_cudnn, kForwardWorkspace, conv2d_supports_op, has_cudnn>(graph::OpKind::kConv2d,
+                                                                           "cudnn"),
     exec::row<run_native, exec::no_workspace, conv2d_supports_op>(graph::OpKind::kConv2d, "native"),
     backward<kInputOnCudnn, kWeightOnCublaslt>("cudnn, cublaslt"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),

@@ -39,14 +39,12 @@ bool cudnn_supports(const graph::OpCall& call, Conv2dPass pass) {
 
 // ---- Forward ----
 
-// Calls f with the op, typed by its element type.
-template <template <typename> typename Op, typename F>
-void with_op(const graph::OpCall& call, F f) {
-  by_type(conv2d_dtype(call), [&]<typename T>() { f(Op<T>{call}); });
+bool has_cudnn(const graph::OpCall& call) {
+  return cudnn_supports(call, Conv2dPass::kBackwardInput);
 }
 
 void run_bias(const graph::OpCall& call) {
-  with_op<graph::ConvTranspose2dForward>(call, [&](const auto& op) {
+  by_type<graph::ConvTranspose2dForward>(call, [&]<typename T>(const auto& op) {
     if (op.bias != nullptr) add_bias(op.bias_sum(), stream_of(call));
   });
 }
@@ -60,8 +58,9 @@ void run_cudnn(const graph::OpCall& call) {
 }
 
 void run_native(const graph::OpCall& call) {
-  with_op<graph::ConvTranspose2dForward>(
-      call, [&](const auto& op) { conv2d_backward_input(op.product(), stream_of(call)); });
+  by_type<graph::ConvTranspose2dForward>(call, [&]<typename T>(const auto& op) {
+    conv2d_backward_input(op.product(), stream_of(call));
+  });
   run_bias(call);
 }
 
@@ -84,15 +83,13 @@ constexpr Half kInputOnCudnn = {
                  cudnn_supports(call, Conv2dPass::kForward);
         }};
 
-constexpr Half kNativeInput = {.run =
-                                   [](const graph::OpCall& call) {
-                                     with_op<graph::ConvTranspose2dBackward>(
-                                         call, [&](const auto& op) {
-                                           if (op.d_x != nullptr)
-                                             conv2d_forward(op.input_product(), stream_of(call));
-                                         });
-                                   },
-                               .supports = conv2d_supports_op};
+void run_native_input(const graph::OpCall& call) {
+  by_type<graph::ConvTranspose2dBackward>(call, [&]<typename T>(const auto& op) {
+    if (op.d_x != nullptr) conv2d_forward(op.input_product(), stream_of(call));
+  });
+}
+
+constexpr Half kNativeInput = {.run = run_native_input, .supports = conv2d_supports_op};
 
 // ---- Backward: d_weight, then d_bias ----
 
@@ -133,32 +130,28 @@ constexpr Half kWeightOnCudnn = {
                   cudnn_supports(call, Conv2dPass::kBackwardWeight));
         }};
 
+void run_native_weight(const graph::OpCall& call) {
+  by_type<graph::ConvTranspose2dBackward>(call, [&]<typename T>(const auto& op) {
+    if (op.d_weight != nullptr) conv2d_backward_weight(op.weight_product(), stream_of(call));
+  });
+  run_bias_gradient(call);
+}
+
 constexpr Half kNativeWeight = {
-    .run =
-        [](const graph::OpCall& call) {
-          with_op<graph::ConvTranspose2dBackward>(call, [&](const auto& op) {
-            if (op.d_weight != nullptr)
-              conv2d_backward_weight(op.weight_product(), stream_of(call));
-          });
-          run_bias_gradient(call);
-        },
-    .workspace_bytes =
-        [](const graph::OpCall& op) {
-          return std::max(native_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
-        }};
+    .run = run_native_weight, .workspace_bytes = [](const graph::OpCall& op) {
+      return std::max(native_conv2d_weight_workspace(op), conv_transpose2d_bias_workspace(op));
+    }};
 
 template <const Half& kInput, const Half& kWeight>
 constexpr exec::Implementation backward(const char* name) {
   return both<graph::OpKind::kConvTranspose2dBackward, kInput, kWeight>(name);
 }
 
+constexpr auto kForwardWorkspace = cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>;
+
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_cudnn,
-              cudnn_conv2d_workspace<Conv2dPass::kBackwardInput>,
-              conv2d_supports_op,
-              [](const graph::OpCall& call) {
-                return cudnn_supports(call, Conv2dPass::kBackwardInput);
-              }>(graph::OpKind::kConvTranspose2d, "cudnn"),
+    exec::row<run_cudnn, kForwardWorkspace, conv2d_supports_op, has_cudnn>(
+        graph::OpKind::kConvTranspose2d, "cudnn"),
     exec::row<run_native, exec::no_workspace, conv2d_supports_op>(graph::OpKind::kConvTranspose2d,
                                                                   "native"),
     backward<kInputOnCudnn, kWeightOnCudnn>("cudnn, cudnn"),

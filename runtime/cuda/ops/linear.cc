@@ -95,6 +95,10 @@ Product biased_product(const graph::OpCall& call) {
       call, call.has_input(graph::LinearIn::kBias) ? Epilogue::kBias : Epilogue::kNone);
 }
 
+bool has_biased_product(const graph::OpCall& call) {
+  return has_last_algorithm(call, biased_product(call));
+}
+
 template <Multiply kMultiply>
 void run_forward(const graph::OpCall& call) {
   const Forward op{call};
@@ -241,12 +245,8 @@ constexpr graph::OpKind kBackward = graph::OpKind::kLinearBackward;
 constexpr exec::Implementation kRows[] = {
     exec::row<run_activated, exec::no_workspace, has_activation_epilogue, activation_is_fused>(
         graph::OpKind::kLinear, "cublaslt with activation"),
-    exec::row<run_forward<multiply>,
-              exec::no_workspace,
-              exec::any_op,
-              [](const graph::OpCall& call) {
-                return has_last_algorithm(call, biased_product(call));
-              }>(graph::OpKind::kLinear, "cublaslt"),
+    exec::row<run_forward<multiply>, exec::no_workspace, exec::any_op, has_biased_product>(
+        graph::OpKind::kLinear, "cublaslt"),
     exec::row<run_forward<multiply_plainly>>(graph::OpKind::kLinear, "plain"),
     both<kBackward, kInputWithGelu, kWeightWithBias>("cublaslt with gelu, cublaslt with bias"),
     both<kBackward, kInputWithGelu, kWeight>("cublaslt with gelu, cublaslt"),

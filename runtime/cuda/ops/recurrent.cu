@@ -335,10 +335,9 @@ constexpr exec::Implementation kRows[] = {
     exec::row<run_forward<multiply>, exec::no_workspace, supports_library, has_algorithms>(
         graph::OpKind::kRecurrent, "cublaslt"),
     exec::row<run_forward<multiply_plainly>>(graph::OpKind::kRecurrent, "plain"),
-    exec::
-        row<run_backward<multiply>, recurrent_backward_workspace, supports_library, has_algorithms>(
-            graph::OpKind::kRecurrentBackward, "cublaslt"),
-    exec::row<run_backward<multiply_plainly>, recurrent_backward_workspace>(
+    exec::row<run_backward<multiply>, recurrent_workspace, supports_library, has_algorithms>(
+        graph::OpKind::kRecurrentBackward, "cublaslt"),
+    exec::row<run_backward<multiply_plainly>, recurrent_workspace>(
         graph::OpKind::kRecurrentBackward, "plain"),
 };
 

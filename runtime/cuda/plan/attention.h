@@ -43,8 +43,7 @@ inline std::string cudnn_attention_limit(const graph::OpCall& op) {
 
 // Of qkv and everything else except the statistics.
 inline DType attention_dtype(const graph::OpCall& op) {
-  return op.kind() == graph::OpKind::kAttention ? op.input_dtype(graph::AttentionIn::kQkv)
-                                                : op.input_dtype(graph::AttentionBackwardIn::kQkv);
+  return op.input_dtype(graph::InputName::at(0));
 }
 
 inline bool cudnn_attention_supports(const graph::OpCall& op) {

@@ -60,21 +60,9 @@ inline size_t conv2d_workspace_bytes(const graph::Conv2dShape& shape) {
 
 // ---- Both passes of both ops ----
 
-inline graph::Conv2dShape conv2d_shape(const graph::OpCall& op) {
-  switch (op.kind()) {
-    case graph::OpKind::kConv2d: return graph::Conv2dForward<std::byte>{op}.shape;
-    case graph::OpKind::kConv2dBackward: return graph::Conv2dBackward<std::byte>{op}.shape;
-    case graph::OpKind::kConvTranspose2d: return graph::ConvTranspose2dForward<std::byte>{op}.shape;
-    default: return graph::ConvTranspose2dBackward<std::byte>{op}.shape;
-  }
-}
-
 // Of everything except gradients of parameters.
 inline DType conv2d_dtype(const graph::OpCall& op) {
-  const bool forward =
-      op.kind() == graph::OpKind::kConv2d || op.kind() == graph::OpKind::kConvTranspose2d;
-  return forward ? op.input_dtype(graph::Conv2dIn::kX)
-                 : op.input_dtype(graph::Conv2dBackwardIn::kDY);
+  return op.input_dtype(graph::InputName::at(0));
 }
 
 inline bool conv2d_supports_op(const graph::OpCall& op) {

@@ -57,7 +57,7 @@ struct RecurrentWorkspace {
   }
 };
 
-inline size_t recurrent_backward_workspace(const graph::OpCall& call) {
+inline size_t recurrent_workspace(const graph::OpCall& call) {
   const auto parts = RecurrentWorkspace::of(graph::RecurrentBackward<std::byte>{call}.shape,
                                             call.input_dtype(graph::RecurrentBackwardIn::kX));
   return parts.gates + parts.floats + parts.sums;

@@ -126,4 +126,15 @@ struct ConvTranspose2dBackward {
   }
 };
 
+// The convolution of a call: conv2d, conv_transpose2d, conv2d_batch_norm or a backward pass.
+inline Conv2dShape conv2d_shape(const OpCall& call) {
+  switch (call.kind()) {
+    case OpKind::kConv2dBackward: return Conv2dBackward<std::byte>{call}.shape;
+    case OpKind::kConv2dBatchNorm: return Conv2dBatchNormForward<std::byte>{call}.shape;
+    case OpKind::kConvTranspose2d: return ConvTranspose2dForward<std::byte>{call}.shape;
+    case OpKind::kConvTranspose2dBackward: return ConvTranspose2dBackward<std::byte>{call}.shape;
+    default: return Conv2dForward<std::byte>{call}.shape;
+  }
+}
+
 }  // namespace lockstep::graph
