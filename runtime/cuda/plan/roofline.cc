@@ -4,8 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include "runtime/graph/conv2d_shape.h"
-#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/conv_transpose2d.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
@@ -126,21 +125,17 @@ class Prediction {
   }
 
   void add(const graph::Op& op) {
+    const graph::OpCall call(graph_, op);
     switch (op.kind) {
       case graph::OpKind::kLinear: {
-        const TensorId x = op.inputs[graph::LinearIn::kX],
-                       weight = op.inputs[graph::LinearIn::kWeight];
-        const auto s = graph::LinearShape::of(graph_.shape(x), graph_.shape(weight));
-        return add_matrices(
-            op, s.rows, s.outputs, s.inputs, x, element(op.outputs[graph::LinearOut::kY]));
+        const TensorId x = op.inputs[graph::LinearIn::kX], y = op.outputs[graph::LinearOut::kY];
+        const graph::LinearShape s = graph::LinearForward<std::byte>{call}.shape;
+        return add_matrices(op, s.rows, s.outputs, s.inputs, x, element(y));
       }
       case graph::OpKind::kLinearBackward: {
-        const TensorId d_y = op.inputs[graph::LinearBackwardIn::kDY];
-        const TensorId weight = op.inputs[graph::LinearBackwardIn::kWeight];
-        const auto s = graph::LinearShape::of_result(graph_.shape(d_y), graph_.shape(weight));
         return add_backward(op,
-                            s,
-                            d_y,
+                            graph::LinearBackward<std::byte>{call}.shape,
+                            op.inputs[graph::LinearBackwardIn::kDY],
                             op.outputs[graph::LinearBackwardOut::kDX],
                             op.outputs[graph::LinearBackwardOut::kDWeight]);
       }
@@ -149,8 +144,7 @@ class Prediction {
         const TensorId x = op.inputs[graph::Conv2dIn::kX],
                        weight = op.inputs[graph::Conv2dIn::kWeight];
         const TensorId y = op.outputs[graph::Conv2dOut::kY];
-        const graph::Conv2dShape s = graph::conv2d_shape(
-            graph_.shape(x), graph_.shape(weight), op.as<graph::Conv2dAttributes>());
+        const graph::Conv2dShape s = graph::conv2d_shape(call);
         return add_conv2d(op, s, x, s.out_pixels(), s.group_outputs(), s.patch(), {x, weight, y});
       }
       case graph::OpKind::kConv2dBackward: {
@@ -159,10 +153,7 @@ class Prediction {
         const TensorId weight = op.inputs[graph::Conv2dBackwardIn::kWeight];
         const TensorId d_x = op.outputs[graph::Conv2dBackwardOut::kDX];
         const TensorId d_weight = op.outputs[graph::Conv2dBackwardOut::kDWeight];
-        const graph::Conv2dShape s =
-            graph::conv2d_shape(graph_.shape(x),
-                                graph_.shape(weight),
-                                op.as<graph::Conv2dBackwardAttributes>().forward);
+        const graph::Conv2dShape s = graph::conv2d_shape(call);
         if (d_x != kNoTensor)
           add_conv2d(op, s, d_y, s.out_pixels(), s.patch(), s.group_outputs(), {d_y, weight, d_x});
         if (d_weight != kNoTensor)
