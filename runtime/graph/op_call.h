@@ -48,7 +48,7 @@ class OpCall {
   // A call without operands and attributes. The struct of an op's arguments begins with
   // `const OpCall& call = OpCall::none();`, and its other fields are initialised from `call`:
   // Struct{call} unpacks a call. A struct that is made by hand gives all fields but operands, which
-  // are null by default. `call` is of no use after that, and no pointer for a device.
+  // are null by default. Kernels on a GPU must not use its `call`, which is on the host.
   static const OpCall& none();
 
   OpKind kind() const;
