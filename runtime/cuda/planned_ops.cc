@@ -1,5 +1,7 @@
 #include "runtime/cuda/planned_ops.h"
 
+#include <array>
+
 #include "runtime/cuda/flat/tree_sum.h"
 #include "runtime/cuda/matmul/newton_schulz.h"
 #include "runtime/cuda/plan/attention.h"
@@ -26,24 +28,16 @@ constexpr exec::Implementation of(graph::OpKind kind) {
   return exec::row<nullptr, workspace_bytes, supports>(kind, "planned");
 }
 
-constexpr exec::Implementation kPlanned[] = {
-    of(graph::OpKind::kLinear),
+// The kinds with a workspace or limits. All others have neither.
+constexpr exec::Implementation kWithWorkspaceOrLimits[] = {
     of<linear_backward_workspace>(graph::OpKind::kLinearBackward),
     of<lora_workspace>(graph::OpKind::kLoraAdd),
     of<lora_workspace>(graph::OpKind::kLoraAddBackward),
-    of(graph::OpKind::kActivation),
-    of(graph::OpKind::kActivationBackward),
-    of(graph::OpKind::kPackedTokens),
-    of(graph::OpKind::kEmbedding),
     of<embedding_backward_workspace>(graph::OpKind::kEmbeddingBackward),
     of<exec::no_workspace, supports_row>(graph::OpKind::kLayerNorm),
     of<layer_norm_backward_workspace, supports_row>(graph::OpKind::kLayerNormBackward),
     of<attention_workspace, native_attention_supports>(graph::OpKind::kAttention),
     of<attention_backward_workspace, native_attention_supports>(graph::OpKind::kAttentionBackward),
-    of(graph::OpKind::kDropout),
-    of(graph::OpKind::kDropoutBackward),
-    of(graph::OpKind::kAdd),
-    of(graph::OpKind::kCast),
     of<exec::no_workspace, image_normalize_supports>(graph::OpKind::kImageNormalize),
     of<cudnn_conv2d_workspace<Conv2dPass::kForward>, conv2d_supports_op>(graph::OpKind::kConv2d),
     of<conv2d_backward_workspace, conv2d_supports_op>(graph::OpKind::kConv2dBackward),
@@ -52,7 +46,6 @@ constexpr exec::Implementation kPlanned[] = {
     of<batch_norm_workspace>(graph::OpKind::kBatchStatistics),
     of<batch_norm_workspace>(graph::OpKind::kBatchNormSums),
     of<batch_norm_input_gradient_workspace>(graph::OpKind::kBatchNormInputGradient),
-    of(graph::OpKind::kBatchNormRunning),
     of<exec::no_workspace, supports_pixels>(graph::OpKind::kMaxPool),
     of<exec::no_workspace, supports_pixels>(graph::OpKind::kMaxPoolBackward),
     of<exec::no_workspace, supports_pixels>(graph::OpKind::kAvgPool),
@@ -65,33 +58,18 @@ constexpr exec::Implementation kPlanned[] = {
     of<linear_cross_entropy_workspace>(graph::OpKind::kLinearCrossEntropy),
     of<pointwise_loss_workspace>(graph::OpKind::kBinaryCrossEntropy),
     of<pointwise_loss_workspace>(graph::OpKind::kMeanSquaredError),
-    of(graph::OpKind::kTotalLoss),
     of<exec::no_workspace, supports_row>(graph::OpKind::kRmsNorm),
     of<rms_norm_backward_workspace, supports_row>(graph::OpKind::kRmsNormBackward),
     of<exec::no_workspace, qk_norm_supports>(graph::OpKind::kQkNorm),
     of<qk_norm_backward_workspace, qk_norm_supports>(graph::OpKind::kQkNormBackward),
-    of(graph::OpKind::kTokenPooling),
-    of(graph::OpKind::kTokenPoolingBackward),
     of<rotary_workspace, rotary_supports>(graph::OpKind::kRotary),
     of<rotary_workspace, rotary_supports>(graph::OpKind::kRotaryBackward),
     of<exec::no_workspace, cached_attention_supports>(graph::OpKind::kCachedAttention),
-    of(graph::OpKind::kGatedActivation),
-    of(graph::OpKind::kGatedActivationBackward),
-    of(graph::OpKind::kRearrange),
-    of(graph::OpKind::kReshape),
     of<rearrange_backward_workspace>(graph::OpKind::kRearrangeBackward),
-    of(graph::OpKind::kConcat),
-    of(graph::OpKind::kConcatBackward),
     of<batched_matmul_workspace>(graph::OpKind::kBatchedMatmul),
-    of(graph::OpKind::kGather),
     of<gather_backward_workspace>(graph::OpKind::kGatherBackward),
-    of(graph::OpKind::kGatherElements),
     of<gather_elements_backward_workspace>(graph::OpKind::kGatherElementsBackward),
-    of(graph::OpKind::kPointwise),
     of<reduce_workspace>(graph::OpKind::kReduce),
-    of(graph::OpKind::kDiffusionNoise),
-    of(graph::OpKind::kSoftmax),
-    of(graph::OpKind::kSoftmaxBackward),
     of<group_norm_workspace, group_norm_supports>(graph::OpKind::kGroupNorm),
     of<group_norm_backward_workspace, group_norm_supports>(graph::OpKind::kGroupNormBackward),
     of<exec::no_workspace, supports_pixels>(graph::OpKind::kResize),
@@ -100,9 +78,26 @@ constexpr exec::Implementation kPlanned[] = {
         graph::OpKind::kConvTranspose2d),
     of<conv_transpose2d_backward_workspace, conv2d_supports_op>(
         graph::OpKind::kConvTranspose2dBackward),
-    of(graph::OpKind::kRecurrent),
     of<recurrent_workspace>(graph::OpKind::kRecurrentBackward),
 };
+
+constexpr exec::Implementation row_of(graph::OpKind kind) {
+  for (const exec::Implementation& row : kWithWorkspaceOrLimits)
+    if (row.kind == kind) return row;
+  return of(kind);
+}
+
+// Without the kinds of the CPU alone, and of the executor.
+constexpr auto kPlanned = [] {
+  std::array<exec::Implementation, static_cast<size_t>(graph::OpKind::kCount) - 2> rows{};
+  auto* next = rows.data();
+  for (int k = 0; k < static_cast<int>(graph::OpKind::kCount); ++k) {
+    const auto kind = static_cast<graph::OpKind>(k);
+    if (kind != graph::OpKind::kConv2dBatchNorm && kind != graph::OpKind::kGatherLanes)
+      *next++ = row_of(kind);
+  }
+  return rows;
+}();
 
 }  // namespace
 
