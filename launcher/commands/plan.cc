@@ -245,7 +245,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
                                                       .bucket_mib = record ? record->bucket_mib : 0,
                                                       .eager = options.common.eager});
   for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
-  const run::LaneUse lanes = run::lane_use(prepared.config, ranks);
+  const run::LaneUse lanes = run::lane_use(prepared.config, prepared.plan.sharding.shares());
   const double step_flops = static_cast<double>(prepared.plan.programs.training.flops) * lanes.most;
   const std::string choices =
       "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);

@@ -61,7 +61,8 @@ void describe(const run::PreparedRun& prepared, const SameChoices& choices, Rank
   if (choices.precision.worth_logging) log_info("precision: {}", choices.precision.text());
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
-    const std::string unused = run::lane_use(prepared.config, ranks).warning;
+    const std::string unused =
+        run::lane_use(prepared.config, prepared.plan.sharding.shares()).warning;
     if (!unused.empty()) log_warn("{}", unused);
     const std::string advice = measured_bf16x3_advice(device.device(), prepared.config.execution);
     if (!advice.empty()) log_info("{}", advice);

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "runtime/cuda/plan/roofline.h"
-#include "runtime/run/lanes.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -44,7 +43,7 @@ std::string products_of(const run::PreparedRun& prepared) {
 void predict_step(const run::PreparedRun& prepared, const cuda::GpuModel& model, Json& json) {
   const plan::Plan& plan = prepared.plan;
   const bool tf32 = prepared.config.execution.tf32;
-  const int lanes = run::lane_use(prepared.config, plan.sharding.topology.ranks()).most;
+  const int lanes = plan.sharding.shares().most();
   const cuda::Roofline lane = cuda::predict_graph(prepared.graphs->training, model, tf32);
   const double seconds = lane.seconds * lanes;
   const double peak = peak_flops(model, plan.layout.compute, tf32);

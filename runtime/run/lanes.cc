@@ -71,29 +71,34 @@ ChosenLanes choose_lanes(const OpenedConfig& opened, int64_t recorded) {
   return chosen;
 }
 
-LaneUse lane_use(const RunConfig& config, int ranks) {
-  // A rank has whole groups of lanes, as many as others or one more.
-  const int64_t lanes = config.train.lanes, given = config.comm.residual_groups;
-  const int64_t groups = given > 0 ? given : lanes, group = lanes / groups;
-  const int64_t few = groups / ranks, most = (groups + ranks - 1) / ranks, full = groups % ranks;
-  LaneUse use{.most = static_cast<int>(most * group),
-              .efficiency = static_cast<double>(groups) / static_cast<double>(ranks * most)};
-  if (full == 0) return use;
-  const int64_t enough = (groups + most - 1) / most;
+LaneUse lane_use(const RunConfig& config, const collectives::LaneShares& shares) {
+  const int ranks = shares.ranks, most = shares.most();
+  LaneUse use{
+      .most = most,
+      .efficiency = static_cast<double>(shares.lanes) / (static_cast<double>(ranks) * most)};
+  int full = 0, few = most;  // ranks that have the most lanes; lanes of the others
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int count = shares.of(rank).count;
+    if (count == most) ++full;
+    few = std::min(few, count);
+  }
+  if (full == ranks) return use;
+  const int enough = (shares.lanes + most - 1) / most;
   use.warning = fmt::format(
       "{} lanes on {} ranks: {} rank{} {} lanes and {} {}, so at most {:.0f}% of the ranks' time "
       "is used{}; {} uses all of it",
-      lanes,
+      shares.lanes,
       ranks,
       full,
       full == 1 ? " has" : "s have",
-      most * group,
+      most,
       ranks - full,
-      ranks - full == 1 ? fmt::format("has {}", few * group) : fmt::format("have {}", few * group),
+      ranks - full == 1 ? fmt::format("has {}", few) : fmt::format("have {}", few),
       1e2 * use.efficiency,
       enough == ranks ? "" : fmt::format(", and {} ranks are as fast", enough),
-      given > 0 ? fmt::format("a multiple of {} as comm.residual_groups", ranks)
-                : even_lanes(config.train, ranks));
+      config.comm.residual_groups > 0
+          ? fmt::format("a multiple of {} as comm.residual_groups", ranks)
+          : even_lanes(config.train, ranks));
   return use;
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 
+#include "collectives/layout/sharding.h"
 #include "runtime/run/open_config.h"
 
 namespace lockstep::run {
@@ -29,6 +30,6 @@ struct LaneUse {
   double efficiency = 1;     // the share of the ranks' time that is used, at most
   std::string warning = {};  // a line if some ranks have fewer; otherwise empty
 };
-LaneUse lane_use(const RunConfig& config, int ranks);
+LaneUse lane_use(const RunConfig& config, const collectives::LaneShares& shares);
 
 }  // namespace lockstep::run

@@ -7,7 +7,9 @@
 #include "models/small_models.h"
 #include "runtime/base/error.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/run_config.h"
 #include "runtime/graph/ops/batch_norm.h"
+#include "runtime/plan/sharding_plan.h"
 #include "runtime/run/config_checks.h"
 #include "tests/reference/onnx_bytes.h"
 #include "tests/reference/temporary_folder.h"
@@ -155,7 +157,12 @@ TEST(ParseRecordedConfig, MissingLanesAreTheFormerDefault) {
 LaneUse use_of(int64_t lanes, int64_t batch, int ranks, const std::vector<std::string>& more = {}) {
   std::vector<std::string> overrides = more;
   overrides.push_back("train.lanes=" + std::to_string(lanes));
-  return lane_use(config(batch, "mlp { hidden: 4 }", overrides).config, ranks);
+  const RunConfig opened = config(batch, "mlp { hidden: 4 }", overrides).config;
+  plan::ShardingPlan sharding;
+  sharding.topology = collectives::Topology::flat(ranks);
+  sharding.lanes = static_cast<int>(lanes);
+  sharding.residual_groups = static_cast<int>(config::residual_groups(opened));
+  return lane_use(opened, sharding.shares());
 }
 
 TEST(LaneUse, EvenSharesUseAll) {
