@@ -1,5 +1,6 @@
 """Runs of a program, and what is found wrong with them; for host_gpu_test.py."""
 
+import itertools
 import json
 import math
 import pathlib
@@ -11,18 +12,19 @@ import lockstep_run  # noqa: E402
 
 class Trial:
     def __init__(self, program, folder):
-        self.program, self.folder, self.failures, self.number = program, folder, 0, 0
+        self.program, self.folder, self.failures, self.numbers = program, folder, [], itertools.count()
 
     def check(self, good, what, output=""):
-        print(f"{'ok    ' if good else 'FAILED'} {what}")
+        print(f"ok     {what}" if good else f"FAILED {what}\n{output}")
         if not good:
-            self.failures += 1
-            print(output)
+            self.failures.append(what)
+
+    def new_folder(self):
+        return self.folder / f"run{next(self.numbers)}"
 
     def train(self, config, *arguments, ranks=0, environment=None, run_dir=None):
         """The result, with the losses of all steps, and what was printed."""
-        self.number += 1
-        run_dir = run_dir or self.folder / f"run{self.number}"
+        run_dir = run_dir or self.new_folder()
         result = run_dir.with_suffix(".json")
         done = lockstep_run.run(
             self.program, ["train", config, "--run-dir", run_dir, "--json", result, *arguments],
@@ -60,7 +62,7 @@ class Trial:
 
     def refused(self, code, words, *arguments, environment=None):
         done = lockstep_run.run(self.program,
-                                ["train", *arguments, "--run-dir", self.folder / "refused"], 0,
+                                ["train", *arguments, "--run-dir", self.new_folder()], 0,
                                 environment)
         lines = done.stderr.strip().splitlines()
         good = done.returncode == code and all(word in (lines or [""])[-1] for word in words)

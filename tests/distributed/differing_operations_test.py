@@ -5,9 +5,10 @@ that does not say what both sides did.
 
 differing_operations_test.py BINARY PROGRAM
 """
+import functools
+import itertools
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -47,22 +48,23 @@ def without_mpi(program, difference, folder, ranks):
     return max(process.returncode for process in processes), "".join(texts)
 
 
+def run(program, difference, way, ranks):
+    with tempfile.TemporaryDirectory(prefix="lockstep-differ-") as folder:
+        began = time.monotonic()
+        if way == "TCP without MPI":
+            code, output = without_mpi(program, difference, folder, ranks)
+        else:
+            done = lockstep_run.run(program, [difference, folder, TIMEOUT_S, way], ranks, limit_s=60)
+            code, output = done.returncode, done.stdout + done.stderr
+        return check(f"{difference}, {way}, {ranks} ranks", code, output, time.monotonic() - began)
+
+
 def main(program):
-    failures = 0
-    for difference in ("kind", "size", "order", "skipped"):
-        for way in ("MPI", "TCP", "TCP without MPI"):
-            for ranks in (2, 3):
-                folder = tempfile.mkdtemp(prefix="lockstep-differ-")
-                began = time.monotonic()
-                if way == "TCP without MPI":
-                    code, output = without_mpi(program, difference, folder, ranks)
-                else:
-                    done = lockstep_run.run(program, [difference, folder, TIMEOUT_S, way], ranks,
-                                            limit_s=60)
-                    code, output = done.returncode, done.stdout + done.stderr
-                failures += check(f"{difference}, {way}, {ranks} ranks", code, output,
-                                  time.monotonic() - began)
-                shutil.rmtree(folder)
+    cases = itertools.product(("kind", "size", "order", "skipped"), ("MPI", "TCP", "TCP without MPI"),
+                              (2, 3))
+    # Three at a time: most of them wait for a limit.
+    failures = sum(lockstep_run.at_once(
+        [functools.partial(run, program, *case) for case in cases], 3))
     print(f"{failures} failures")
     return 1 if failures else 0
 

@@ -5,6 +5,8 @@ of another one without a word.
 
 differing_ranks_test.py BINARY: under mpirun over shared memory, MPI and TCP, and without MPI.
 """
+import functools
+import itertools
 import os
 import pathlib
 import re
@@ -50,7 +52,7 @@ def table(seed, rows=ROWS):
 
 class Trial:
     def __init__(self, binary, folder):
-        self.binary, self.folder, self.failures, self.number = binary, folder, 0, 0
+        self.binary, self.folder, self.failures, self.numbers = binary, folder, 0, itertools.count()
         for name in ("data", "row", "cell"):
             (folder / name).mkdir()
             (folder / name / "train.csv").write_text(table(0))
@@ -68,33 +70,30 @@ class Trial:
             self.failures += 1
             print(output)
 
-    def command(self, *arguments):
-        return [str(self.binary), "train", str(self.config), "--run-dir", str(self.run_dir),
+    def command(self, run_dir, *arguments):
+        return [str(self.binary), "train", str(self.config), "--run-dir", str(run_dir),
                 *map(str, arguments)]
 
-    @property
-    def run_dir(self):
-        return self.folder / f"run{self.number}"
+    def new_run_dir(self):
+        return self.folder / f"run{next(self.numbers)}"
 
-    def under_mpirun(self, ranks, common, given):
+    def under_mpirun(self, run_dir, ranks, common, given):
         """`given` is what rank 1 is given beside `common`."""
-        self.number += 1
         command = lockstep_run.mpirun(1)
         for rank in range(ranks):
             if rank > 0:
                 command += [":", "-n", "1"]
-            command += self.command(*common, *(given if rank == 1 else []))
+            command += self.command(run_dir, *common, *(given if rank == 1 else []))
         done = subprocess.run(command, capture_output=True, text=True, timeout=60,
                               stdin=subprocess.DEVNULL)
         return [done.returncode], done.stderr
 
-    def without_mpi(self, ranks, common, given):
-        self.number += 1
+    def without_mpi(self, run_dir, ranks, common, given):
         port = lockstep_run.free_port()
         clean = {key: value for key, value in os.environ.items()
                  if not key.startswith(("OMPI_", "PMI", "SLURM_"))}
         processes = [
-            subprocess.Popen(self.command(*common, *(given if rank == 1 else [])),
+            subprocess.Popen(self.command(run_dir, *common, *(given if rank == 1 else [])),
                              env={**clean, "RANK": str(rank), "WORLD_SIZE": str(ranks),
                                   "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -103,26 +102,29 @@ class Trial:
         return [process.returncode for process in processes], errors
 
     def refused(self, how, ranks, common, given, words):
-        codes, errors = how(ranks, common, given)
+        run_dir = self.new_run_dir()
+        codes, errors = how(run_dir, ranks, common, given)
         others = "rank 0" if ranks == 2 else "ranks 0, 2 and 3"
         lines = [line for line in errors.splitlines() if line.startswith("lockstep: error:")]
         good = (set(codes) == {2} and len(lines) == 1 and words.replace("RANKS", others) in lines[0]
-                and not self.run_dir.exists())
+                and not run_dir.exists())
         self.check(good, f"{how.__name__}, {ranks} ranks, {' '.join(common)}: "
                    f"{' '.join(map(str, given))} on rank 1", f"{codes}\n{errors}")
 
 
 def every_transport(trial):
+    cases = []
     for ranks, common in ((2, []), (4, ["--set", "comm.shared_memory=false"]),
                           (2, ["--set", "comm.transport=TCP"])):
         for given, words in WORDS[:4] if common else WORDS:
-            trial.refused(trial.under_mpirun, ranks, common, given, words)
+            cases.append((trial.under_mpirun, ranks, common, given, words))
         for data in ("row", "cell"):
-            trial.refused(trial.under_mpirun, ranks, common,
-                          ["--data", trial.folder / data], "training")
+            cases.append((trial.under_mpirun, ranks, common, ["--data", trial.folder / data],
+                          "training"))
     for given, words in WORDS:
-        trial.refused(trial.without_mpi, 2, [], given, words)
-    trial.refused(trial.without_mpi, 4, [], ["--data", trial.folder / "cell"], "training")
+        cases.append((trial.without_mpi, 2, [], given, words))
+    cases.append((trial.without_mpi, 4, [], ["--data", trial.folder / "cell"], "training"))
+    lockstep_run.at_once([functools.partial(trial.refused, *case) for case in cases])
 
 
 def what_may_differ(trial):
@@ -131,15 +133,15 @@ def what_may_differ(trial):
     other.mkdir()
     for name in ("train.csv", "eval.csv"):
         (other / name).write_text((trial.folder / "data" / name).read_text())
-    codes, errors = trial.under_mpirun(2, [], ["--data", other, "--set", "execution.threads=2",
-                                               "--log-level", "debug"])
+    codes, errors = trial.under_mpirun(
+        trial.new_run_dir(), 2, [],
+        ["--data", other, "--set", "execution.threads=2", "--log-level", "debug"])
     trial.check(codes == [0], "the same data in another folder, other threads: they train", errors)
 
 
 def resumed(trial):
     """A run goes on from its own checkpoints, not from those of another one."""
-    trial.number += 1
-    run_dir = trial.run_dir
+    run_dir = trial.new_run_dir()
 
     def start(*arguments):
         return lockstep_run.run(trial.binary, ["train", trial.config, "--run-dir", run_dir,

@@ -3,6 +3,7 @@ ports send at a given rate.
 
 Needs root, iproute2 and a kernel with bridges, veth and the token bucket filter; available() tells.
 """
+import itertools
 import os
 import pathlib
 import shutil
@@ -12,6 +13,7 @@ import tempfile
 import lockstep_run
 
 NET = "10.78.0"
+_numbers = itertools.count()
 
 
 def ip(*words, check=True):
@@ -39,7 +41,7 @@ class Hosts:
 
     def __init__(self, count, rate=None):
         self.count, self.rate = count, rate
-        self.tag = f"ls{os.getpid() % 100000}"
+        self.tag = f"ls{os.getpid() % 100000}n{next(_numbers) % 100}"
         self.folder = tempfile.TemporaryDirectory()
 
     def name(self, host):
@@ -97,12 +99,13 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
         """An mpirun that reaches the hosts, without how many ranks there are and where."""
         return [os.environ.get("MPIRUN", "mpirun"), "--bind-to", "none", *self._network()]
 
-    def mpirun(self, ranks_per_host):
-        """The command line that starts so many ranks on each host, from the first one."""
+    def mpirun(self, ranks_per_host, **how):
+        """The command line that starts so many ranks on each host, from the first one. `how`: of
+        lockstep_run.mpirun()."""
         total = ranks_per_host * self.count
         places = ",".join(f"{NET}.{host + 1}:{ranks_per_host}" for host in range(self.count))
-        return [*self.inside(0), *lockstep_run.mpirun(total), "--host", places, "--map-by", "slot",
-                *self._network()]
+        return [*self.inside(0), *lockstep_run.mpirun(total, **how), "--host", places, "--map-by",
+                "slot", *self._network()]
 
     def without_mpi(self, command, port=29555):
         """Starts the command once on each host as one rank of a run over Lockstep's own TCP."""

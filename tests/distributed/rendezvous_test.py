@@ -6,6 +6,8 @@ ports that hold it up, or are let in.
 rendezvous_test.py BINARY: starts ranks as plain processes that find each other by the environment
 or by a shared file.
 """
+import functools
+import itertools
 import json
 import os
 import pathlib
@@ -147,16 +149,18 @@ class Test:
     def __init__(self, binary, folder):
         self.binary = binary
         self.folder = folder
-        self.number = 0
+        self.numbers = itertools.count()
         self.config = folder / "config.textproto"
         self.config.write_text(CONFIG.replace("STEPS", "50"))
         self.long = folder / "long.textproto"
         self.long.write_text(CONFIG.replace("STEPS", "10000000"))
 
+    def new_run_dir(self):
+        self.run_dir = self.folder / f"run{next(self.numbers)}"
+        return self.run_dir
+
     def start(self, environments, config=None, arguments=()):
-        self.number += 1
-        self.run_dir = self.folder / f"run{self.number}"
-        return Ranks(self.binary, config or self.config, self.run_dir, environments, arguments)
+        return Ranks(self.binary, config or self.config, self.new_run_dir(), environments, arguments)
 
     def start_more(self, environments):
         """More ranks of the long run that was started last."""
@@ -199,14 +203,18 @@ class Test:
             got = self.hash_of(as_torchrun(2, store.getsockname()[1]))
         assert got == expected, f"as torchrun: weights {got}, under mpirun {expected}"
 
+    def ranks_that_do_not_come(self):
+        """What finds each of them, after a wait."""
+        yield functools.partial(self.failed, "missing", by_address(3, **SHORT)[:2], 6,
+                                "rank 2 of 3 did not come to 127.0.0.1:")
+        yield functools.partial(self.failed, "missing, by file",
+                                by_file(3, self.folder / "missing", **SHORT)[:2], 6,
+                                "rank 2 of 3 did not come to file://")
+        yield functools.partial(self.failed, "no rank 0", by_address(2, **SHORT)[1:], 6,
+                                "rank 0 did not answer at 127.0.0.1:")
+
     def wrong_starts(self):
         host = socket.gethostname()
-        self.failed("missing", by_address(3, **SHORT)[:2], 6,
-                    "rank 2 of 3 did not come to 127.0.0.1:")
-        self.failed("missing, by file", by_file(3, self.folder / "meeting", **SHORT)[:2], 6,
-                    "rank 2 of 3 did not come to file://")
-        self.failed("no rank 0", by_address(2, **SHORT)[1:], 6,
-                    "rank 0 did not answer at 127.0.0.1:")
         twice = by_address(3)
         twice[2]["RANK"] = "1"
         self.failed("duplicate", twice, 6, f"rank 1 came twice: from {host} and from {host}")
@@ -225,14 +233,18 @@ class Test:
                     "but RANK and WORLD_SIZE are not set")
         self.failed("bad file", by_file(2, "relative"), 2,
                     "LOCKSTEP_RENDEZVOUS is 'file://relative'; allowed: file:///absolute")
+
+    def port_in_use(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
             environments = by_address(2, port, **SHORT)
-            self.failed("port in use", environments, 6, f"port {port} (MASTER_PORT)", of=[0])
-            self.failed("no Lockstep at the port", environments[1:], 6,
-                        f"rank 0 did not answer at 127.0.0.1:{port}")
+            lockstep_run.at_once(
+                [functools.partial(self.failed, "port in use", environments, 6,
+                                   f"port {port} (MASTER_PORT)", of=[0]),
+                 functools.partial(self.failed, "no Lockstep at the port", environments[1:], 6,
+                                   f"rank 0 did not answer at 127.0.0.1:{port}")])
 
     def killed(self, victim):
         ranks = self.start(by_address(4), config=self.long)
@@ -266,8 +278,7 @@ class Test:
     def limit_of_rank_0(self):
         """mpirun does not bring the environment to other hosts: rank 0's limits count on all ranks,
         and only those."""
-        self.number += 1
-        self.run_dir = self.folder / f"run{self.number}"
+        self.new_run_dir()
         pids = self.folder / "pids"
         pids.mkdir()
         program = ["sh", "-c", 'echo $$ > "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"; exec "$@"',
@@ -368,8 +379,7 @@ def strangers_of_another_host(test):
         return
     port, secret = 29555, "0123456789abcdef0123456789abcdef"
     with hosts.Hosts(3) as made:
-        test.number += 1
-        test.run_dir = test.folder / f"run{test.number}"
+        test.new_run_dir()
         clean = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
 
         def start(rank):
@@ -416,9 +426,8 @@ def strangers_of_another_host(test):
 def main(binary):
     with tempfile.TemporaryDirectory(prefix="lockstep-rendezvous-") as folder:
         test = Test(binary, pathlib.Path(folder))
-        test.same_bits()
-        test.wrong_starts()
-        test.tokens()
+        waits = [*test.ranks_that_do_not_come(), test.tokens, test.port_in_use]
+        lockstep_run.at_once([*waits, test.same_bits, test.wrong_starts], len(waits) + 1)
         test.strangers()
         strangers_of_another_host(test)
         for victim in (0, 1, 3):

@@ -18,6 +18,7 @@ as factors, in stage 0. The networks of integration/onnx_networks.py, from their
 steps.
 """
 import array
+import functools
 import itertools
 import pathlib
 import random
@@ -174,107 +175,120 @@ def write_documents(folder):
     (folder / "documents.bin").write_bytes(borders.tobytes())
 
 
-THREADS = itertools.cycle((1, 3, 2, 4))
-# 11 runs of each config, 21 with --all: others from config to config.
-STAGES = itertools.cycle((3, 2, 1, 0))
-COMPRESSED = {"feedback": itertools.cycle((1, 0)), "factors": itertools.cycle((0,))}
-# Of ranks under mpirun. Three, so that each meets every stage.
-TRANSPORTS = {"muon": itertools.cycle(("TCP", "MPI", "TCP"))}
-# Five, so that every size meets every stage.
-BUCKETS_MIB = itertools.cycle((0.02, 25, 0.1, 0.035, 0.3))
 RESUMPTIONS = ((1, 2), (2, 4), (8, 1), (4, 8))  # ranks before and after
 LAYOUTS = ((4, 2), (8, 2), (8, 4))  # ranks, nodes
+RUNS = 11  # of each config, 21 with --all: others from config to config
+STAGES = {"feedback": (1, 0), "factors": (0,)}
+# Of ranks under mpirun. Three, so that each meets every stage.
+TRANSPORTS = {"muon": ("TCP", "MPI", "TCP")}
 
 
-def train(binary, name, config, run_dir, ranks, arguments=(), nodes=1):
-    """Trains with a number of reading threads, a ZeRO stage, a size of buckets and, where the config
-    has several, a transport that differ from run to run."""
-    stage = next(COMPRESSED.get(name, STAGES))
-    changes = (f"data.decode_threads={next(THREADS)}", f"comm.zero_stage={stage}",
-               f"comm.bucket_mib={next(BUCKETS_MIB)}",
-               f"comm.transport={next(TRANSPORTS[name]) if name in TRANSPORTS else 'AUTO'}")
-    sets = [argument for change in changes for argument in ("--set", change)]
-    return lockstep_run.train(binary, config, run_dir, ranks, [*sets, *arguments], nodes=nodes)
+class Settings:
+    """What differs from run to run: reading threads, a ZeRO stage, a size of buckets and, if the config
+    has several, a transport."""
+
+    def __init__(self, number, name):
+        def turns(*values):
+            return itertools.islice(itertools.cycle(values), number * RUNS % len(values), None)
+
+        self.threads = turns(1, 3, 2, 4)
+        self.stages = turns(*STAGES.get(name, (3, 2, 1, 0)))
+        # Five, so that every size meets every stage.
+        self.buckets_mib = turns(0.02, 25, 0.1, 0.035, 0.3)
+        self.transports = turns(*TRANSPORTS.get(name, ("AUTO",)))
+
+    def next(self):
+        return lockstep_run.sets(
+            f"data.decode_threads={next(self.threads)}", f"comm.zero_stage={next(self.stages)}",
+            f"comm.bucket_mib={next(self.buckets_mib)}", f"comm.transport={next(self.transports)}")
+
+
+def check(binary, all_runs, number, name):
+    """The failures of one config."""
+    text, failures, settings = CONFIGS[name], 0, Settings(number, name)
+    resumptions = RESUMPTIONS if all_runs else RESUMPTIONS[number % 2::2]
+    layouts = LAYOUTS if all_runs else LAYOUTS[number % 3:][:1]
+    half_steps = HALVES.get(name, 25)
+
+    def train(config, run_dir, ranks, arguments=(), nodes=1):
+        return lockstep_run.train(binary, config, run_dir, ranks, [*settings.next(), *arguments],
+                                  nodes=nodes)
+
+    with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
+        folder = pathlib.Path(folder)
+        config = folder / "config.textproto"
+        config.write_text(text.replace("FOLDER", str(folder)))
+        write_pictures(folder / "pictures.bin")
+        write_documents(folder)
+        onnx_networks.write(folder)
+        (folder / "words.txt").write_text(
+            "".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
+        runs, steps = {}, {}
+        for ranks in (1, 2, 4, 8):
+            result = train(config, folder / f"ranks{ranks}", ranks)
+            runs[f"{ranks} ranks"] = result["weights_hash"]
+            middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}")
+                      if m["step"] == half_steps]
+            runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
+        for before, after in resumptions:
+            run_dir = folder / f"resumed{before}to{after}"
+            half = train(config, run_dir, before, ["--max-steps", str(half_steps)])
+            runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
+            whole = train(config, run_dir, after, ["--resume", "auto"])
+            runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
+        for ranks, nodes in layouts:
+            label, run_dir = (
+                f"{nodes} nodes of {ranks // nodes}", folder / f"nodes{nodes}x{ranks // nodes}")
+            half = train(config, run_dir, ranks, ["--max-steps", str(half_steps)], nodes)
+            runs[f"{label}, stopped in the middle"] = "middle " + half["weights_hash"]
+            whole = train(config, run_dir, 2, ["--resume", "auto"])
+            runs[f"half on {label}, half on 2 ranks"] = whole["weights_hash"]
+            runs[label] = (train(
+                config, folder / f"whole{nodes}x{ranks // nodes}", ranks,
+                ["--set", f"comm.zero_stage={0 if name == 'factors' else 1}"], nodes)[
+                    "weights_hash"])
+        without = lockstep_run.run(
+            binary,
+            ["train", config, "--run-dir", folder / "self", "--json", folder / "self.json"],
+            ranks=0)
+        if without.returncode != 0:
+            print(without.stderr)
+            failures += 1
+        else:
+            runs["without mpirun"] = (
+                lockstep_run.json.loads((folder / "self.json").read_text())["weights_hash"])
+        # A float that the norm scales hides its last bits: these lines have all of them.
+        for run_dir in [path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
+            for line in lockstep_run.metrics(run_dir):
+                found = (line["loss"], line["grad_norm"])
+                if steps.setdefault(line["step"], found) != found:
+                    print(f"{name}: FAILED: {run_dir.name}: step {line['step']} has (loss, "
+                          f"norm) {found}, elsewhere {steps[line['step']]}")
+                    failures += 1
+        if "eval {" in text:
+            for run_dir in [
+                path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
+                for metrics in lockstep_run.metrics(run_dir):
+                    if "eval_loss" in metrics:
+                        runs[f"{run_dir.name}, evaluation at step {metrics['step']}"] = (
+                            f"step {metrics['step']}: {metrics['eval_loss']}")
+            losses = {h for h in runs.values() if h.startswith("step ")}
+            if len(losses) != 2:
+                print(f"{name}: FAILED: evaluations differ: {losses}")
+                failures += 1
+        ends = {h for h in runs.values() if not h.startswith(("middle", "step "))}
+        middles = {h for h in runs.values() if h.startswith("middle")}
+        for label, value in runs.items():
+            print(f"{name}: {label:40} {value}")
+        if len(ends) != 1 or len(middles) != 1:
+            print(f"{name}: FAILED: weights differ")
+            failures += 1
+    return failures
 
 
 def main(binary, all_runs):
-    failures = 0
-    for number, (name, text) in enumerate(CONFIGS.items()):
-        resumptions = RESUMPTIONS if all_runs else RESUMPTIONS[number % 2::2]
-        layouts = LAYOUTS if all_runs else LAYOUTS[number % 3:][:1]
-        half_steps = HALVES.get(name, 25)
-        with tempfile.TemporaryDirectory(prefix="lockstep-same-bits-") as folder:
-            folder = pathlib.Path(folder)
-            config = folder / "config.textproto"
-            config.write_text(text.replace("FOLDER", str(folder)))
-            write_pictures(folder / "pictures.bin")
-            write_documents(folder)
-            onnx_networks.write(folder)
-            (folder / "words.txt").write_text(
-                "".join(random.Random(2).choices("abcdefgh \n", k=20_000)))
-            runs, steps = {}, {}
-            for ranks in (1, 2, 4, 8):
-                result = train(binary, name, config, folder / f"ranks{ranks}", ranks)
-                runs[f"{ranks} ranks"] = result["weights_hash"]
-                middle = [m["weights_hash"] for m in lockstep_run.metrics(folder / f"ranks{ranks}")
-                          if m["step"] == half_steps]
-                runs[f"{ranks} ranks, middle"] = "middle " + middle[0]
-            for before, after in resumptions:
-                run_dir = folder / f"resumed{before}to{after}"
-                half = train(binary, name, config, run_dir, before,
-                             ["--max-steps", str(half_steps)])
-                runs[f"{before} ranks, stopped in the middle"] = "middle " + half["weights_hash"]
-                whole = train(binary, name, config, run_dir, after, ["--resume", "auto"])
-                runs[f"half on {before} ranks, half on {after}"] = whole["weights_hash"]
-            for ranks, nodes in layouts:
-                label, run_dir = (
-                    f"{nodes} nodes of {ranks // nodes}", folder / f"nodes{nodes}x{ranks // nodes}")
-                half = train(binary, name, config, run_dir, ranks, ["--max-steps", str(half_steps)],
-                             nodes)
-                runs[f"{label}, stopped in the middle"] = "middle " + half["weights_hash"]
-                whole = train(binary, name, config, run_dir, 2, ["--resume", "auto"])
-                runs[f"half on {label}, half on 2 ranks"] = whole["weights_hash"]
-                runs[label] = (train(
-                    binary, name, config, folder / f"whole{nodes}x{ranks // nodes}", ranks,
-                    ["--set", f"comm.zero_stage={0 if name == 'factors' else 1}"], nodes)[
-                        "weights_hash"])
-            without = lockstep_run.run(
-                binary,
-                ["train", config, "--run-dir", folder / "self", "--json", folder / "self.json"],
-                ranks=0)
-            if without.returncode != 0:
-                print(without.stderr)
-                failures += 1
-            else:
-                runs["without mpirun"] = (
-                    lockstep_run.json.loads((folder / "self.json").read_text())["weights_hash"])
-            # A float that the norm scales hides its last bits: these lines have all of them.
-            for run_dir in [path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
-                for line in lockstep_run.metrics(run_dir):
-                    found = (line["loss"], line["grad_norm"])
-                    if steps.setdefault(line["step"], found) != found:
-                        print(f"{name}: FAILED: {run_dir.name}: step {line['step']} has (loss, "
-                              f"norm) {found}, elsewhere {steps[line['step']]}")
-                        failures += 1
-            if "eval {" in text:
-                for run_dir in [
-                    path for path in folder.iterdir() if (path / "metrics.jsonl").exists()]:
-                    for metrics in lockstep_run.metrics(run_dir):
-                        if "eval_loss" in metrics:
-                            runs[f"{run_dir.name}, evaluation at step {metrics['step']}"] = (
-                                f"step {metrics['step']}: {metrics['eval_loss']}")
-                losses = {h for h in runs.values() if h.startswith("step ")}
-                if len(losses) != 2:
-                    print(f"{name}: FAILED: evaluations differ: {losses}")
-                    failures += 1
-            ends = {h for h in runs.values() if not h.startswith(("middle", "step "))}
-            middles = {h for h in runs.values() if h.startswith("middle")}
-            for label, value in runs.items():
-                print(f"{name}: {label:40} {value}")
-            if len(ends) != 1 or len(middles) != 1:
-                print(f"{name}: FAILED: weights differ")
-                failures += 1
-    return 1 if failures else 0
+    return 1 if sum(lockstep_run.at_once(
+        [functools.partial(check, binary, all_runs, *config) for config in enumerate(CONFIGS)])) else 0
 
 
 if __name__ == "__main__":

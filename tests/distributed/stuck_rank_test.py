@@ -5,6 +5,7 @@ alarm about ranks that are only slow; a rank that is killed and leaves no word o
 stuck_rank_test.py BINARY SPIN: on one host, over shared memory, MPI and TCP, with and without MPI; and,
 where network namespaces can be made, on two hosts.
 """
+import functools
 import json
 import os
 import pathlib
@@ -205,31 +206,44 @@ def only_slow(trial):
     trial.clear(processes, found)
 
 
+def failures_of(binary, spin, folder, *cases):
+    """Of cases, three at a time, as they wait for limits. Each has a folder to itself."""
+    def run(case):
+        with tempfile.TemporaryDirectory(dir=folder) as own:
+            trial = Trial(binary, spin, pathlib.Path(own))
+            case(trial)
+            return trial.failures
+
+    return sum(lockstep_run.at_once([functools.partial(run, case) for case in cases], 3))
+
+
 def main(binary, spin):
+    case = functools.partial
+    alone = [case(stopped, ranks=2, victim=1, way="TCP", with_mpi=False)]
+    if lockstep_run.have_mpirun():
+        for way in WAYS:
+            alone += [case(stopped, ranks=2, victim=1, way=way),
+                      case(stopped, ranks=2, victim=1, way=way, loops=True),
+                      case(stopped_at_start, way=way)]
+        alone += [case(stopped, ranks=4, victim=0, way="shared memory"), killed]
     with tempfile.TemporaryDirectory(prefix="lockstep-stuck-") as folder:
-        trial = Trial(binary, spin, pathlib.Path(folder))
+        failures = failures_of(binary, spin, folder, *alone)
         if lockstep_run.have_mpirun():
-            for way in WAYS:
-                stopped(trial, 2, 1, way)
-                stopped(trial, 2, 1, way, loops=True)
-                stopped_at_start(trial, way)
-            stopped(trial, 4, 0, "shared memory")
-            killed(trial)
-            only_slow(trial)
-        stopped(trial, 2, 1, "TCP", with_mpi=False)
+            failures += failures_of(binary, spin, folder, only_slow)
         why = hosts.available()
         if why:
             print(f"several hosts: skipped: {why}")
         else:
             with hosts.Hosts(2) as made:
+                on_hosts = [case(stopped, ranks=2, victim=1, way="TCP", with_mpi=False, made=made)]
                 for way in ("MPI", "TCP"):
-                    for victim in (0, 2, 3):
-                        stopped(trial, 4, victim, way, made=made)
-                    stopped(trial, 4, 2, way, made=made, loops=True)
-                    killed(trial, way, made)
-                stopped(trial, 2, 1, "TCP", with_mpi=False, made=made)
-        print(f"{trial.failures} failures")
-        return 1 if trial.failures else 0
+                    on_hosts += [case(stopped, ranks=4, victim=victim, way=way, made=made)
+                                 for victim in (0, 2, 3)]
+                    on_hosts += [case(stopped, ranks=4, victim=2, way=way, made=made, loops=True),
+                                 case(killed, way=way, made=made)]
+                failures += failures_of(binary, spin, folder, *on_hosts)
+        print(f"{failures} failures")
+        return 1 if failures else 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ them. Then 2 ranks that share a host's name and files, but not its process numbe
 may.
 """
 import argparse
+import functools
+import itertools
 import os
 import pathlib
 import re
@@ -44,10 +46,8 @@ def slow_down(run_dir, rank, ended):
 def run(binary, preloaded, options, folder, way, in_background):
     """Its exit code, and what it said."""
     run_dir = folder / f"{way.replace(' ', '_')}_{in_background}"
-    config = folder / "config.textproto"
-    config.write_text(faulty_run.CONFIG.replace("STEPS", str(options.steps)))
     process = faulty_run.start(
-        binary, config, run_dir, 2,
+        binary, folder / "config.textproto", run_dir, 2,
         [*WAYS[way], "--set", f"checkpoint.every={options.steps // 4}",
          "--set", f"checkpoint.async={'true' if in_background else 'false'}",
          "--set", f"comm.timeout_s={options.limit}",
@@ -103,19 +103,20 @@ def main():
         return 77
     hashes, failures = set(), 0
     with tempfile.TemporaryDirectory(prefix="lockstep-patience-") as folder:
-        for way in WAYS:
-            for in_background in (True, False):
-                began = time.monotonic()
-                code, said = run(options.binary.resolve(), options.preloaded.resolve(), options,
-                                 pathlib.Path(folder), way, in_background)
-                good = code == 0 and "error:" not in said
-                print(f"{'ok    ' if good else 'FAILED'} {options.steps} steps over {way}, saved "
-                      f"{'under' if in_background else 'between'} them: exit code {code} after "
-                      f"{time.monotonic() - began:.0f} s", flush=True)
-                if not good:
-                    failures += 1
-                    print(said)
-                hashes.update(re.findall(r"^weights_hash (\w+)$", said, re.MULTILINE))
+        config = pathlib.Path(folder) / "config.textproto"
+        config.write_text(faulty_run.CONFIG.replace("STEPS", str(options.steps)))
+        cases = list(itertools.product(WAYS, (True, False)))
+        results = lockstep_run.at_once(
+            [functools.partial(run, options.binary.resolve(), options.preloaded.resolve(), options,
+                               pathlib.Path(folder), *case) for case in cases])
+        for (way, in_background), (code, said) in zip(cases, results):
+            good = code == 0 and "error:" not in said
+            print(f"{'ok    ' if good else 'FAILED'} {options.steps} steps over {way}, saved "
+                  f"{'under' if in_background else 'between'} them: exit code {code}", flush=True)
+            if not good:
+                failures += 1
+                print(said)
+            hashes.update(re.findall(r"^weights_hash (\w+)$", said, re.MULTILINE))
         ended = run_in_containers(options.binary.resolve(), options, pathlib.Path(folder))
     if ended is None:
         print("skipped: ranks with process numbers of their own (unshare --pid is refused)")

@@ -7,6 +7,8 @@ time.
 saving_test.py BINARY LIBRARY: LIBRARY, preloaded, makes system calls fail.
 """
 import errno
+import functools
+import itertools
 import json
 import pathlib
 import signal
@@ -38,7 +40,7 @@ HARMLESS = (errno.EINTR, "short", "slow300")
 class Test:
     def __init__(self, binary, library, folder):
         self.binary, self.library, self.folder = binary, library, folder
-        self.runs = 0
+        self.runs = itertools.count()
         self.config = self.write("config", CONFIG.replace("STEPS", "60"), "every: 20")
         self.small = self.write("small", SMALL.replace("STEPS", "40"), "every: 20 keep_last: 1")
         self.endless = self.write("endless", ENDLESS, "every: 20")
@@ -53,11 +55,11 @@ class Test:
 
     def whole(self, config, *arguments):
         """The hash of a run that nothing disturbs."""
-        self.runs += 1
-        code, output = end_of(start(self.binary, config, self.folder / f"whole-{self.runs}",
-                                    arguments=[*arguments, "--json", self.folder / "whole.json"]))
+        run_dir = self.folder / f"whole-{next(self.runs)}"
+        code, output = end_of(start(self.binary, config, run_dir,
+                                    arguments=[*arguments, "--json", f"{run_dir}.json"]))
         assert code == 0, output
-        return json.loads((self.folder / "whole.json").read_text())["weights_hash"]
+        return json.loads(pathlib.Path(f"{run_dir}.json").read_text())["weights_hash"]
 
     def resumed(self, config, run_dir, what, *arguments):
         """The hash with which the run ends when it goes on."""
@@ -69,43 +71,43 @@ class Test:
         assert not left, f"{what}: {left}"
         return json.loads((run_dir / "result").read_text())["weights_hash"]
 
-    def killed_at_every_operation(self):
+    def killed_at_every_operation(self, mode):
         """Dies before the 1st, 2nd, ... change of a file of a checkpoint, until it does not."""
         expected = self.whole(self.small)
-        for mode in ("true", "false"):
-            deaths, code = 0, -signal.SIGKILL
-            while code == -signal.SIGKILL:
-                deaths += 1
-                run_dir = self.folder / f"killed-{mode}-{deaths}"
-                code, output = end_of(start(
-                    self.binary, self.small, run_dir,
-                    arguments=["--set", f"checkpoint.async={mode}"],
-                    variables=self.failing(f"change:kill:={deaths}:/checkpoints")))
-                assert code in (0, -signal.SIGKILL), f"{deaths}: {code}\n{output}"
-                got = self.resumed(self.small, run_dir, f"death {deaths}, async {mode}")
-                assert got == expected, f"death {deaths}, async {mode}: {got}, not {expected}"
-            assert deaths > 40, deaths
-            print(f"async {mode}: killed at each of {deaths - 1} operations")
+        deaths, code = 0, -signal.SIGKILL
+        while code == -signal.SIGKILL:
+            deaths += 1
+            run_dir = self.folder / f"killed-{mode}-{deaths}"
+            code, output = end_of(start(
+                self.binary, self.small, run_dir, arguments=["--set", f"checkpoint.async={mode}"],
+                variables=self.failing(f"change:kill:={deaths}:/checkpoints")))
+            assert code in (0, -signal.SIGKILL), f"{deaths}: {code}\n{output}"
+            got = self.resumed(self.small, run_dir, f"death {deaths}, async {mode}")
+            assert got == expected, f"death {deaths}, async {mode}: {got}, not {expected}"
+        assert deaths > 40, deaths
+        print(f"async {mode}: killed at each of {deaths - 1} operations")
 
-    def fails_at_every_operation(self):
+    def fails_at_an_operation(self, expected, rank, call, fault, mode, policy):
         """The second of three checkpoints fails on one of two ranks."""
-        expected = self.whole(self.config)
+        what = f"{call} {fault} on rank {rank}, async {mode}, {policy}"
+        run_dir = self.folder / f"fails-{rank}-{call}-{fault}-{mode}-{policy}"
+        every = 2 if fault == errno.EINTR else 1  # the call that is made again succeeds
+        part = "step-00000040.tmp" + ("" if call in ("mkdir", "rename") else "/")
+        rule = f"{call}:{fault}:{every}:{part}"
+        results = self.two_ranks(self.config, run_dir, rank, rule,
+                                 "--set", f"checkpoint.async={mode}",
+                                 "--set", f"checkpoint.on_failure={policy}",
+                                 "--json", f"{run_dir}.json")
+        self.check_end(what, results, run_dir, fault, policy)
+        assert self.resumed(self.config, run_dir, what) == expected, what
+
+    def every_fault(self):
+        """What tries each of them."""
         cases = [(rank, *operation) for rank in (0, 1) for operation in OPERATIONS]
         cases += [(0, *operation) for operation in OPERATIONS_OF_RANK_0]
-        for number, (rank, call, fault) in enumerate(cases):
-            for mode, policy in (("true", "STOP"), ("true", "CONTINUE"), ("false", "CONTINUE")):
-                what = f"{call} {fault} on rank {rank}, async {mode}, {policy}"
-                run_dir = self.folder / f"fails-{number}-{mode}-{policy}"
-                every = 2 if fault == errno.EINTR else 1  # the call that is made again succeeds
-                part = "step-00000040.tmp" + ("" if call in ("mkdir", "rename") else "/")
-                rule = f"{call}:{fault}:{every}:{part}"
-                results = self.two_ranks(self.config, run_dir, rank, rule,
-                                         "--set", f"checkpoint.async={mode}",
-                                         "--set", f"checkpoint.on_failure={policy}",
-                                         "--json", f"{run_dir}.json")
-                self.check_end(what, results, run_dir, fault, policy)
-                assert self.resumed(self.config, run_dir, what) == expected, what
-        print(f"{len(cases)} faults, as configured")
+        expected = self.whole(self.config)
+        return [functools.partial(self.fails_at_an_operation, expected, *case, *how) for case in cases
+                for how in (("true", "STOP"), ("true", "CONTINUE"), ("false", "CONTINUE"))]
 
     def two_ranks(self, config, run_dir, rank, rule, *arguments, **variables):
         environments = by_file(2, self.folder / f"{run_dir.name}.meeting", **variables)
@@ -142,14 +144,15 @@ class Test:
         assert failed[999] == 0 and failed[-1] == 1, failed
         assert "Input/output error" in (run_dir / "log.txt").read_text()
 
-    def slow_disk(self):
+    def slow_disk(self, mode):
         """Longer than peers may be silent: on one rank, over TCP."""
-        for mode in ("true", "false"):
-            results = self.two_ranks(
-                self.config, self.folder / f"slow-{mode}", 1, "fsync:slow2500:1:step-00000040",
-                "--set", f"checkpoint.async={mode}", "--set", "comm.timeout_s=1",
-                LOCKSTEP_COMM_TIMEOUT_S="1")
-            assert [code for code, _ in results] == [0, 0], results
+        results = self.two_ranks(
+            self.config, self.folder / f"slow-{mode}", 1, "fsync:slow2500:1:step-00000040",
+            "--set", f"checkpoint.async={mode}", "--set", "comm.timeout_s=1",
+            LOCKSTEP_COMM_TIMEOUT_S="1")
+        assert [code for code, _ in results] == [0, 0], results
+
+    def too_slow_disk(self):
         results = self.two_ranks(
             self.config, self.folder / "too-slow", 1, "fsync:slow9000:1:step-00000040",
             "--set", "checkpoint.async=false", "--set", "comm.files_timeout_s=1",
@@ -213,30 +216,31 @@ class Test:
         log = (run_dir / "log.txt").read_text()
         assert "of the run's time" in log and log.count("checkpoint written") > 5, log
 
-    def before_slurms_end(self):
-        for ranks in (0, 2) if lockstep_run.have_mpirun() else (0,):
-            run_dir = self.folder / f"slurm-{ranks}"
-            end = int(time.time() + 12)
-            code, output = end_of(start(self.binary, self.endless, run_dir, ranks=ranks,
-                                        arguments=["--set", "checkpoint.walltime_margin_s=2"],
-                                        variables={"SLURM_JOB_END_TIME": str(end)}))
-            assert code == PREEMPTED, f"{code}\n{output}"
-            saved = (run_dir / "checkpoints").stat().st_mtime
-            assert end - 6 < saved < end, f"{end - saved} s before the end\n{output}"
+    def before_slurms_end(self, ranks):
+        run_dir = self.folder / f"slurm-{ranks}"
+        end = int(time.time() + 12)
+        code, output = end_of(start(self.binary, self.endless, run_dir, ranks=ranks,
+                                    arguments=["--set", "checkpoint.walltime_margin_s=2"],
+                                    variables={"SLURM_JOB_END_TIME": str(end)}))
+        assert code == PREEMPTED, f"{code}\n{output}"
+        saved = (run_dir / "checkpoints").stat().st_mtime
+        assert end - 6 < saved < end, f"{end - saved} s before the end\n{output}"
 
 
 def main(binary, library):
     with tempfile.TemporaryDirectory(prefix="lockstep-saving-") as folder:
         test = Test(binary, library, pathlib.Path(folder))
-        test.fails_at_every_operation()
-        test.killed_at_every_operation()
-        test.failures_are_counted()
-        test.the_next_waits()
-        test.killed_in_the_background()
-        test.stopped_in_the_background()
-        test.by_the_clock()
-        test.before_slurms_end()
-        test.slow_disk()
+        by_mode = [functools.partial(part, mode) for mode in ("true", "false")
+                   for part in (test.killed_at_every_operation, test.slow_disk)]
+        by_ranks = [functools.partial(test.before_slurms_end, ranks)
+                    for ranks in ((0, 2) if lockstep_run.have_mpirun() else (0,))]
+        faults = test.every_fault()
+        # Three at a time: disks that are slow and clocks let them wait.
+        lockstep_run.at_once(
+            [*by_mode, *by_ranks, test.by_the_clock, test.too_slow_disk, test.failures_are_counted,
+             test.the_next_waits, test.killed_in_the_background, test.stopped_in_the_background,
+             *faults], 3)
+        print(f"{len(faults)} faults, as configured")
     return 0
 
 

@@ -8,6 +8,7 @@ leaves out, and fields that do nothing in silence.
 finetune_test.py BINARY
 """
 import array
+import functools
 import itertools
 import json
 import pathlib
@@ -56,7 +57,7 @@ def config_of(text, extra="", adapter=""):
 class Test:
     def __init__(self, binary, folder):
         self.binary, self.folder, self.failures = binary, folder, []
-        self.names = (f"{number}" for number in itertools.count())
+        self.names = itertools.count()
 
     def expect(self, holds, text):
         print(("" if holds else "FAILED: ") + text, flush=True)
@@ -68,7 +69,7 @@ class Test:
         path.write_text(text)
         return path
 
-    def train(self, config, ranks=1, changes=(), arguments=()):
+    def train(self, config, ranks=0, changes=(), arguments=()):
         run_dir = self.folder / f"run-{next(self.names)}"
         return run_dir, lockstep_run.train(self.binary, config, run_dir, ranks,
                                            [*sets(changes), *arguments])
@@ -90,18 +91,23 @@ class Test:
     def same_bits(self, label, text, ways=tuple(WAYS), settings=()):
         """Trains in all ways and resumed; returns the folder of the run on one rank."""
         config = self.config(text)
-        whole_dir, whole = self.train(config, changes=settings)
-        for ranks, changes in ways:
-            _, other = self.train(config, ranks, [*settings, *changes])
+
+        def resumed():
+            stage = [] if settings else ["comm.zero_stage=2"]
+            cut, _ = self.train(config, 4, [*settings, *stage], ["--max-steps", "3"])
+            return cut, lockstep_run.train(self.binary, config, cut, 2,
+                                           [*sets(settings), "--resume", "auto"])
+
+        runs = {"resumed": resumed}
+        runs |= {f"{ranks} ranks {changes}":
+                 functools.partial(self.train, config, ranks, [*settings, *changes])
+                 for ranks, changes in ways}
+        runs["whole"] = functools.partial(self.train, config, 0, settings)
+        results = dict(zip(runs, lockstep_run.at_once(runs.values())))
+        whole_dir, whole = results.pop("whole")
+        for what, (_, other) in results.items():
             self.expect(other["weights_hash"] == whole["weights_hash"],
-                        f"{label}, {ranks} ranks {changes}: {other['weights_hash']}, "
-                        f"{whole['weights_hash']}")
-        stage = [] if settings else ["comm.zero_stage=2"]
-        cut, _ = self.train(config, 4, [*settings, *stage], ["--max-steps", "3"])
-        resumed = lockstep_run.train(self.binary, config, cut, 2,
-                                     [*sets(settings), "--resume", "auto"])
-        self.expect(resumed["weights_hash"] == whole["weights_hash"],
-                    f"{label}, resumed: {resumed['weights_hash']}, {whole['weights_hash']}")
+                        f"{label}, {what}: {other['weights_hash']}, {whole['weights_hash']}")
         return whole_dir
 
     def moved(self, label, run_dir, is_frozen):

@@ -23,9 +23,10 @@ import lockstep_run  # noqa: E402
 
 
 def mpirun(ranks):
+    command = lockstep_run.mpirun(ranks, fast_networks=True)
     if ranks > len(os.sched_getaffinity(0)):
-        return lockstep_run.mpirun(ranks)
-    return [word for word in lockstep_run.mpirun(ranks) if word != "--oversubscribe"]
+        return command
+    return [word for word in command if word != "--oversubscribe"]
 
 
 def of_lockstep(options, ranks, sizes, folder):

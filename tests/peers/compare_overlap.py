@@ -61,7 +61,8 @@ def main():
                                *(word for setting in options.set for word in ("--set", setting)))]
                 if options.mpi:
                     subprocess.run(
-                        [*made.mpirun(1), *command, "--set", f"comm.transport={options.mpi}"],
+                        [*made.mpirun(1, fast_networks=True), *command, "--set",
+                         f"comm.transport={options.mpi}"],
                         check=True, capture_output=True)
                 else:
                     for process in made.without_mpi(command):
