@@ -1,6 +1,7 @@
 #include "runtime/config/generator/check_schema.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -142,6 +143,26 @@ void check_section(const Descriptor& section, std::set<const Descriptor*>& seen)
 }
 
 }  // namespace
+
+void resolve_likes(google::protobuf::FileDescriptorSet* files) {
+  std::map<std::string, proto::FieldNote*> own, alike;  // by "GptConfig.layers"
+  for (auto& file : *files->mutable_file())
+    for (auto& section : *file.mutable_message_type())
+      for (auto& field : *section.mutable_field()) {
+        if (!field.options().HasExtension(proto::field)) continue;
+        proto::FieldNote* note = field.mutable_options()->MutableExtension(proto::field);
+        (note->has_like() ? alike : own)[section.name() + "." + field.name()] = note;
+      }
+  for (const auto& [name, note] : alike) {
+    const auto other = own.find(note->like());
+    if (other == own.end())
+      throw std::runtime_error(name + ": `like` names no field with a note of its own");
+    note->clear_like();
+    proto::FieldNote merged = *other->second;
+    merged.MergeFrom(*note);
+    *note = merged;
+  }
+}
 
 void check_schema(const Descriptor& root) {
   std::set<const Descriptor*> seen;

@@ -30,9 +30,10 @@ void write(const std::string& path, const std::string& text) {
 }
 
 void generate(const std::string& schema_path, const std::string& folder) {
-  const std::string schema = read(schema_path);
   google::protobuf::FileDescriptorSet files;
-  if (!files.ParseFromString(schema)) throw std::runtime_error(schema_path + ": not a schema");
+  if (!files.ParseFromString(read(schema_path)))
+    throw std::runtime_error(schema_path + ": not a schema");
+  resolve_likes(&files);
   google::protobuf::DescriptorPool pool;
   for (const auto& file : files.file())
     if (pool.BuildFile(file) == nullptr) throw std::runtime_error(schema_path + ": incomplete");
@@ -41,7 +42,7 @@ void generate(const std::string& schema_path, const std::string& folder) {
   check_schema(*root);
   write(folder + "/run_config_structs.h", write_structs(*root));
   write(folder + "/run_config_visits.h", write_visits(*root));
-  write(folder + "/run_config_schema.cc", write_bytes(schema));
+  write(folder + "/run_config_schema.cc", write_bytes(files.SerializeAsString()));
 }
 
 }  // namespace

@@ -100,6 +100,44 @@ const std::string kGood =
         "Yes",
         enumeration("Kind", "FULL", 1) + field(1, "kind", "ENUM .test.Yes.Kind", "about: 'E.'"));
 
+google::protobuf::FileDescriptorSet file_set(const std::string& text) {
+  google::protobuf::FileDescriptorSet files;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, files.add_file())) << text;
+  return files;
+}
+
+TEST(Generator, ANoteIsTakenFromAnotherField) {
+  google::protobuf::FileDescriptorSet files = file_set(
+      message("A",
+              field(1, "x", "INT64", "like: 'B.y' max: 7 also { name: 'own' }") +
+                  field(2, "z", "INT64", "like: 'B.y'")) +
+      message("B", field(1, "y", "INT64", "about: 'One.' min: 1 max: 9 also { name: 'base' }")));
+  resolve_likes(&files);
+  const auto note = [&](int of) {
+    return files.file(0)
+        .message_type(0)
+        .field(of)
+        .options()
+        .GetExtension(proto::field)
+        .ShortDebugString();
+  };
+  EXPECT_EQ(note(0), R"(about: "One." min: 1 max: 7 also { name: "base" } also { name: "own" })");
+  EXPECT_EQ(note(1), R"(about: "One." min: 1 max: 9 also { name: "base" })");
+}
+
+TEST(Generator, ANoteOfNoFieldOrOfAnotherBorrowerIsRefused) {
+  for (const char* other : {"B.none", "A.x"}) {
+    google::protobuf::FileDescriptorSet files =
+        file_set(message("A", field(1, "x", "INT64", std::string("like: '") + other + "'")));
+    try {
+      resolve_likes(&files);
+      ADD_FAILURE() << "taken: " << other;
+    } catch (const std::runtime_error& error) {
+      expect_part(error.what(), "A.x: `like` names no field");
+    }
+  }
+}
+
 TEST(Generator, StructsAreAsTheSchemaSays) {
   const Schema schema(kGood);
   check_schema(schema.root());
