@@ -1,6 +1,4 @@
 // The limits of one rendering.
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "runtime/chat/evaluation.h"
@@ -10,8 +8,7 @@ namespace lockstep::chat {
 void Budget::step(int64_t steps) {
   steps_ += steps;
   if (steps_ > kMaxSteps)
-    throw TemplateProblem{
-        fmt::format("more than {} steps; the template takes too long", kMaxSteps)};
+    throw TemplateProblem("more than {} steps; the template takes too long", kMaxSteps);
 }
 
 void Budget::read(size_t bytes, size_t times) {
@@ -27,8 +24,7 @@ void Budget::count_search(const Value::Members& members) {
 
 void Budget::take(size_t bytes) {
   bytes_ += bytes;
-  if (bytes_ > kMaxBytes)
-    throw TemplateProblem{fmt::format("values of more than {} MiB", kMaxBytes >> 20)};
+  if (bytes_ > kMaxBytes) throw TemplateProblem("values of more than {} MiB", kMaxBytes >> 20);
 }
 
 Value Budget::text(std::string text) {

@@ -1,7 +1,5 @@
 #include "runtime/chat/evaluation.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "runtime/base/int128.h"
@@ -15,8 +13,7 @@ constexpr int kMaxDepth = 600;
 class DepthGuard {
  public:
   explicit DepthGuard(int* depth) : depth_(depth) {
-    if (*depth_ >= kMaxDepth)
-      throw TemplateProblem{fmt::format("nesting of more than {} levels", kMaxDepth)};
+    if (*depth_ >= kMaxDepth) throw TemplateProblem("nesting of more than {} levels", kMaxDepth);
     ++*depth_;
   }
   ~DepthGuard() { --*depth_; }
@@ -38,20 +35,20 @@ const Value* Arguments::find(size_t index, std::string_view name) const {
 
 const Value& Arguments::at(size_t index, std::string_view name, std::string_view what) const {
   const Value* found = find(index, name);
-  if (found == nullptr) throw TemplateProblem{fmt::format("{} needs the argument {}", what, name)};
+  if (found == nullptr) throw TemplateProblem("{} needs the argument {}", what, name);
   return *found;
 }
 
 void Arguments::check(std::string_view what, std::initializer_list<std::string_view> names) const {
   if (values.size() > names.size())
-    throw TemplateProblem{fmt::format(
-        "{} with {} arguments; at most {} are allowed", what, values.size(), names.size())};
+    throw TemplateProblem(
+        "{} with {} arguments; at most {} are allowed", what, values.size(), names.size());
   for (const auto& [key, value] : named) {
     const auto index = std::ranges::find(names, key);
     if (index == names.end())
-      throw TemplateProblem{fmt::format("the argument {} of {} is not supported", key, what)};
+      throw TemplateProblem("the argument {} of {} is not supported", key, what);
     if (static_cast<size_t>(index - names.begin()) < values.size())
-      throw TemplateProblem{fmt::format("the argument {} of {} is given twice", key, what)};
+      throw TemplateProblem("the argument {} of {} is given twice", key, what);
   }
 }
 
@@ -60,7 +57,7 @@ void Evaluation::run(const Body& body) { run_body(body); }
 void Evaluation::write(const std::string& text) {
   out_ += text;
   if (out_.size() > Budget::kMaxOutput)
-    throw TemplateProblem{fmt::format("a text of more than {} MiB", Budget::kMaxOutput >> 20)};
+    throw TemplateProblem("a text of more than {} MiB", Budget::kMaxOutput >> 20);
 }
 
 std::string Evaluation::captured(const Body& body) {
@@ -69,7 +66,7 @@ std::string Evaluation::captured(const Body& body) {
   scopes_.emplace_back();
   ++captures_;
   if (run_body(body) != Flow::kOn)
-    throw TemplateProblem{"leaving a loop within a set block is not supported"};
+    throw TemplateProblem("leaving a loop within a set block is not supported");
   --captures_;
   scopes_.pop_back();
   std::string text = std::move(out_);
@@ -105,25 +102,24 @@ Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
     case Statement::Kind::kSet: run_set(statement); return Flow::kOn;
     case Statement::Kind::kSetBlock:
       if (!statement.attribute.empty())
-        throw TemplateProblem{"setting an attribute to a block is not supported"};
+        throw TemplateProblem("setting an attribute to a block is not supported");
       assign(statement.targets, budget_.text(captured(statement.bodies[0])));
       return Flow::kOn;
     case Statement::Kind::kMacro:
       if (scopes_.size() > 1)
-        throw TemplateProblem{
-            fmt::format("the macro {} within a loop, a macro or a block is not supported",
-                        statement.macro->name)};
+        throw TemplateProblem("the macro {} within a loop, a macro or a block is not supported",
+                              statement.macro->name);
       assign(statement.targets, Value::macro(statement.macro.get()));
       return Flow::kOn;
     case Statement::Kind::kGeneration: {
       if (captures_ > 0)
-        throw TemplateProblem{"a generation block within a macro or a set block is not supported"};
+        throw TemplateProblem("a generation block within a macro or a set block is not supported");
       const size_t begin = out_.size();
       scopes_.emplace_back();
       const Flow flow = run_body(statement.bodies[0]);
       scopes_.pop_back();
       if (flow != Flow::kOn)
-        throw TemplateProblem{"leaving a loop within a generation block is not supported"};
+        throw TemplateProblem("leaving a loop within a generation block is not supported");
       generated_.push_back({begin, out_.size()});
       return Flow::kOn;
     }
@@ -169,17 +165,15 @@ void Evaluation::run_set(const Statement& statement) {
   if (statement.attribute.empty()) return assign(statement.targets, value);
   const Value* space = find_variable(statement.targets[0]);
   if (space == nullptr || !space->is(Value::Kind::kNamespace))
-    throw TemplateProblem{fmt::format("{}.{} cannot be set, because {} is not a namespace",
-                                      statement.targets[0],
-                                      statement.attribute,
-                                      statement.targets[0])};
+    throw TemplateProblem("{}.{} cannot be set, because {} is not a namespace",
+                          statement.targets[0],
+                          statement.attribute,
+                          statement.targets[0]);
   if (statement.attribute.starts_with('_'))
-    throw TemplateProblem{
-        fmt::format("{} cannot be set, because it begins with '_'", statement.attribute)};
+    throw TemplateProblem("{} cannot be set, because it begins with '_'", statement.attribute);
   if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
       value.is(Value::Kind::kMacro))
-    throw TemplateProblem{
-        fmt::format("a value of type {} cannot be stored in a namespace", value.kind_name())};
+    throw TemplateProblem("a value of type {} cannot be stored in a namespace", value.kind_name());
   auto& members = space->as_namespace().members;
   budget_.count_search(members);
   const auto found =
@@ -198,8 +192,7 @@ void Evaluation::assign(const std::vector<std::string>& targets, const Value& va
   }
   const auto parts = elements_of(budget_, value);
   if (parts->size() != targets.size())
-    throw TemplateProblem{
-        fmt::format("{} values are assigned to {} names", parts->size(), targets.size())};
+    throw TemplateProblem("{} values are assigned to {} names", parts->size(), targets.size());
   for (size_t i = 0; i < targets.size(); ++i) variable(targets[i]) = (*parts)[i];
 }
 
@@ -250,8 +243,7 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
       for (size_t i = 0; i < expression.parts.size(); i += 2) {
         const Value key = part(i);
         if (!key.is_text())
-          throw TemplateProblem{
-              fmt::format("a dict with a key of type {} is not supported", key.kind_name())};
+          throw TemplateProblem("a dict with a key of type {} is not supported", key.kind_name());
         Value value = part(i + 1);
         budget_.take(key.as_text().size() + sizeof(Value));
         budget_.count_search(members);
@@ -328,8 +320,7 @@ Value Evaluation::name(const Expression& expression) {
   for (const char* function : {"raise_exception", "namespace", "dict", "range"})
     if (expression.name == function) return Value::macro(nullptr);
   for (const char* of_jinja : {"self", "joiner", "cycler", "lipsum"})
-    if (expression.name == of_jinja)
-      throw TemplateProblem{fmt::format("{} is not supported", of_jinja)};
+    if (expression.name == of_jinja) throw TemplateProblem("{} is not supported", of_jinja);
   return Value::undefined(expression.name);
 }
 
@@ -377,27 +368,25 @@ Value Evaluation::call(const Expression& expression) {
     return call_method(budget_, object, callee.name, arguments_of(expression, 1));
   }
   if (callee.kind != Expression::Kind::kName)
-    throw TemplateProblem{"a call of an expression that is not a name is not supported"};
+    throw TemplateProblem("a call of an expression that is not a name is not supported");
   const Value* found = find_variable(callee.name);
   if (found == nullptr) return call_function(callee.name, arguments_of(expression, 1));
   if (!found->is(Value::Kind::kMacro))
-    throw TemplateProblem{
-        fmt::format("{} is called, but it is a {}", callee.name, found->kind_name())};
+    throw TemplateProblem("{} is called, but it is a {}", callee.name, found->kind_name());
   const MacroNode* const macro = found->as_macro();
   if (macro == nullptr)
-    throw TemplateProblem{
-        fmt::format("{} is called, which is a function under another name; that is not supported",
-                    callee.name)};
+    throw TemplateProblem(
+        "{} is called, which is a function under another name; that is not supported", callee.name);
   return call_macro(*macro, arguments_of(expression, 1));
 }
 
 Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
   const size_t parameters = macro.parameters.size();
   if (arguments.values.size() > parameters)
-    throw TemplateProblem{fmt::format("the macro {} takes {} arguments", macro.name, parameters)};
+    throw TemplateProblem("the macro {} takes {} arguments", macro.name, parameters);
   for (const auto& [key, value] : arguments.named)
     if (std::ranges::find(macro.parameters, key) == macro.parameters.end())
-      throw TemplateProblem{fmt::format("the macro {} has no parameter {}", macro.name, key)};
+      throw TemplateProblem("the macro {} has no parameter {}", macro.name, key);
   const size_t base = base_, first_default = parameters - macro.defaults.size();
   base_ = scopes_.size();
   scopes_.emplace_back();
@@ -419,22 +408,23 @@ Value Evaluation::call_macro(const MacroNode& macro, Arguments arguments) {
 Value Evaluation::call_function(const std::string& name, const Arguments& arguments) {
   if (name == "raise_exception") {
     arguments.check(name, {"message"});
-    throw TemplateProblem{arguments.at(0, "message", name).shown(), /*raised=*/true};
+    TemplateProblem problem("{}", arguments.at(0, "message", name).shown());
+    problem.raised = true;
+    throw problem;
   }
   if (name == "namespace" || name == "dict") {
     Value::Members members;
     if (arguments.values.size() > 1)
-      throw TemplateProblem{
-          fmt::format("{} of {} values; at most one is allowed", name, arguments.values.size())};
+      throw TemplateProblem(
+          "{} of {} values; at most one is allowed", name, arguments.values.size());
     for (const Value& value : arguments.values) {
       if (!value.is_mapping())
-        throw TemplateProblem{
-            fmt::format("{}: a value of type {} is not allowed", name, value.kind_name())};
+        throw TemplateProblem("{}: a value of type {} is not allowed", name, value.kind_name());
       members.insert(members.end(), value.as_mapping().begin(), value.as_mapping().end());
     }
     for (const auto& [key, value] : arguments.named) {
       if (key.starts_with('_'))
-        throw TemplateProblem{fmt::format("{} cannot be a name, because it begins with '_'", key)};
+        throw TemplateProblem("{} cannot be a name, because it begins with '_'", key);
       budget_.count_search(members);
       std::erase_if(members, [&key = key](const auto& member) { return member.first == key; });
       members.emplace_back(key, value);
@@ -448,25 +438,24 @@ Value Evaluation::call_function(const std::string& name, const Arguments& argume
     std::vector<int64_t> bounds;
     for (const Value& value : arguments.values) {
       if (!value.is_integer())
-        throw TemplateProblem{
-            fmt::format("range: a value of type {} is not allowed", value.kind_name())};
+        throw TemplateProblem("range: a value of type {} is not allowed", value.kind_name());
       bounds.push_back(value.as_integer());
     }
-    if (bounds.empty()) throw TemplateProblem{"range needs an end"};
+    if (bounds.empty()) throw TemplateProblem("range needs an end");
     const int64_t begin = bounds.size() > 1 ? bounds[0] : 0,
                   end = bounds.size() > 1 ? bounds[1] : bounds[0];
     const int64_t step = bounds.size() > 2 ? bounds[2] : 1;
-    if (step == 0) throw TemplateProblem{"the step of range is 0"};
+    if (step == 0) throw TemplateProblem("the step of range is 0");
     Value::List values;
     constexpr size_t kMaxNumbers = 100'000;  // as in Jinja's sandbox
     for (Int128 i = begin; step > 0 ? i < end : i > end; i += step) {
       if (values.size() >= kMaxNumbers)
-        throw TemplateProblem{fmt::format("a range of more than {} numbers", kMaxNumbers)};
+        throw TemplateProblem("a range of more than {} numbers", kMaxNumbers);
       values.push_back(Value::integer(static_cast<int64_t>(i)));
     }
     return budget_.iterable(Value::Iterable::Kind::kRange, std::move(values));
   }
-  throw TemplateProblem{fmt::format("the function {} is not supported", name)};
+  throw TemplateProblem("the function {} is not supported", name);
 }
 
 }  // namespace lockstep::chat

@@ -116,22 +116,24 @@ ExpressionPtr ExpressionParser::parse(bool choices) {
   return value;
 }
 
-ExpressionPtr ExpressionParser::parse_or() {
-  ExpressionPtr left = parse_and();
-  while (stream_.is_name("or")) {
+// Operands that `next` parses, with the word between them: from left to right.
+ExpressionPtr ExpressionParser::parse_chain(Kind kind,
+                                            const char* word,
+                                            ExpressionPtr (ExpressionParser::*next)()) {
+  ExpressionPtr left = (this->*next)();
+  while (stream_.is_name(word)) {
     const int line = stream_.take().line;
-    left = make(Kind::kOr, line, {}, std::move(left), parse_and());
+    left = make(kind, line, {}, std::move(left), (this->*next)());
   }
   return left;
 }
 
+ExpressionPtr ExpressionParser::parse_or() {
+  return parse_chain(Kind::kOr, "or", &ExpressionParser::parse_and);
+}
+
 ExpressionPtr ExpressionParser::parse_and() {
-  ExpressionPtr left = parse_not();
-  while (stream_.is_name("and")) {
-    const int line = stream_.take().line;
-    left = make(Kind::kAnd, line, {}, std::move(left), parse_not());
-  }
-  return left;
+  return parse_chain(Kind::kAnd, "and", &ExpressionParser::parse_not);
 }
 
 ExpressionPtr ExpressionParser::parse_not() {
@@ -254,31 +256,21 @@ ExpressionPtr ExpressionParser::parse_in_brackets() {
     stream_.expect_operator(")");
     return value;
   }
-  if (stream_.take_operator("[")) {
-    auto list = make(Kind::kList, line, {});
-    while (!stream_.take_operator("]")) {
-      if (!list->parts.empty()) {
-        stream_.expect_operator(",");
-        if (stream_.take_operator("]")) break;
-      }
-      adopt(list.get(), parse());
+  const bool is_list = stream_.take_operator("[");
+  if (!is_list && !stream_.take_operator("{")) stream_.unexpected("an expression");
+  auto all = make(is_list ? Kind::kList : Kind::kMapping, line, {});
+  const char* const end = is_list ? "]" : "}";
+  while (!stream_.take_operator(end)) {
+    if (!all->parts.empty()) {
+      stream_.expect_operator(",");
+      if (stream_.take_operator(end)) break;
     }
-    return list;
+    adopt(all.get(), parse());
+    if (is_list) continue;
+    stream_.expect_operator(":");
+    adopt(all.get(), parse());
   }
-  if (stream_.take_operator("{")) {
-    auto mapping = make(Kind::kMapping, line, {});
-    while (!stream_.take_operator("}")) {
-      if (!mapping->parts.empty()) {
-        stream_.expect_operator(",");
-        if (stream_.take_operator("}")) break;
-      }
-      adopt(mapping.get(), parse());
-      stream_.expect_operator(":");
-      adopt(mapping.get(), parse());
-    }
-    return mapping;
-  }
-  stream_.unexpected("an expression");
+  return all;
 }
 
 ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr operand) {

@@ -58,6 +58,7 @@ class ExpressionParser {
  private:
   using Kind = Expression::Kind;
 
+  ExpressionPtr parse_chain(Kind kind, const char* word, ExpressionPtr (ExpressionParser::*next)());
   ExpressionPtr parse_or();
   ExpressionPtr parse_and();
   ExpressionPtr parse_not();

@@ -63,20 +63,20 @@ Value member(const Call& call, const Value& object, const Value& path) {
 
 const Value& path_of(const Call& call, const Value* path) {
   if (path == nullptr || (!path->is_text() && !path->is_integer()))
-    throw TemplateProblem{fmt::format("filter {} needs the name of an attribute", call.name)};
+    throw TemplateProblem("filter {} needs the name of an attribute", call.name);
   return *path;
 }
 
 Value tojson(const Call& call) {
   call.takes({"ensure_ascii", "indent", "separators", "sort_keys"});
   if (call.find(2, "separators") != nullptr)
-    throw TemplateProblem{"tojson with separators is not supported"};
+    throw TemplateProblem("tojson with separators is not supported");
   const Value* indent = call.find(1, "indent");
   constexpr int64_t kMaxIndent = 64;
   int spaces = -1;
   if (indent != nullptr && !indent->is(Value::Kind::kNone)) {
     if (!indent->is_integer() || indent->as_integer() < 0 || indent->as_integer() > kMaxIndent)
-      throw TemplateProblem{fmt::format("tojson with indent {} is not supported", indent->repr())};
+      throw TemplateProblem("tojson with indent {} is not supported", indent->repr());
     spaces = static_cast<int>(indent->as_integer());
   }
   return call.budget.text(
@@ -111,7 +111,7 @@ Value otherwise(const Call& call) {
 Value end_of(const Call& call) {
   call.takes({});
   if (call.name == "last" && call.object.is_iterable(Value::Iterable::Kind::kGenerator))
-    throw TemplateProblem{"filter last of a generator is not supported"};
+    throw TemplateProblem("filter last of a generator is not supported");
   const auto elements = call.elements();
   if (elements->empty()) return Value::undefined(fmt::format("the {} of an empty list", call.name));
   return call.name == "first" ? elements->front() : elements->back();
@@ -122,12 +122,11 @@ Value chosen(const Call& call) {
   const bool by_attribute = call.name.ends_with("attr"), wanted = call.name.starts_with("select");
   const auto& given = call.arguments.values;
   if (!call.arguments.named.empty())
-    throw TemplateProblem{
-        fmt::format("filter {} with named arguments is not supported", call.name)};
+    throw TemplateProblem("filter {} with named arguments is not supported", call.name);
   const size_t first = by_attribute ? 1 : 0;
   if (by_attribute) path_of(call, call.find(0, ""));
   if (given.size() > first && !given[first].is_text())
-    throw TemplateProblem{fmt::format("filter {} needs the name of a test", call.name)};
+    throw TemplateProblem("filter {} needs the name of a test", call.name);
   Value::List kept;
   const auto elements = call.elements();
   for (const Value& element : *elements) {
@@ -154,12 +153,12 @@ Value mapped(const Call& call) {
     } else if (key == "default") {
       missing = &value;
     } else {
-      throw TemplateProblem{fmt::format("map with the argument {} is not supported", key)};
+      throw TemplateProblem("map with the argument {} is not supported", key);
     }
   }
   const auto& given = call.arguments.values;
   if ((attribute == nullptr) == given.empty() || (!given.empty() && !given[0].is_text()))
-    throw TemplateProblem{"map needs either an attribute or the name of a filter"};
+    throw TemplateProblem("map needs either an attribute or the name of a filter");
   const auto elements = call.elements();
   for (const Value& element : *elements) {
     call.budget.step();
@@ -230,8 +229,8 @@ Value items(const Call& call) {
   call.takes({});
   if (call.object.is_undefined()) return call.generator({});
   if (!call.object.is_mapping())
-    throw TemplateProblem{
-        fmt::format("filter items: a value of type {} is not allowed", call.object.kind_name())};
+    throw TemplateProblem("filter items: a value of type {} is not allowed",
+                          call.object.kind_name());
   Arguments none;
   const Value all = call_method(call.budget, call.object, "items", none);
   return call.generator(*all.as_iterable().items);
@@ -240,8 +239,8 @@ Value items(const Call& call) {
 Value dictsort(const Call& call) {
   call.takes({});
   if (!call.object.is_mapping())
-    throw TemplateProblem{
-        fmt::format("filter dictsort: a value of type {} is not allowed", call.object.kind_name())};
+    throw TemplateProblem("filter dictsort: a value of type {} is not allowed",
+                          call.object.kind_name());
   const Value all = items(call);
   Arguments by_first;
   by_first.named.emplace_back("attribute", Value::integer(0));
@@ -260,7 +259,7 @@ std::optional<std::string> number_text(const std::string& text) {
     const char c = inner[i];
     if (static_cast<unsigned char>(c) >= 0x80) {
       if (!is_decimal_digit(tokenizer::decode_char(&inner[i]).code)) return std::nullopt;
-      throw TemplateProblem{"a number with digits that are not ASCII is not supported"};
+      throw TemplateProblem("a number with digits that are not ASCII is not supported");
     }
     if (c == '_') {
       if (i == 0 || i + 1 == inner.size() || !is_digit(inner[i - 1]) || !is_digit(inner[i + 1]))
@@ -284,8 +283,7 @@ Value to_number(const Call& call) {
                                          : Value::number(0);
   double number = 0;
   if (call.object.is_undefined())
-    throw TemplateProblem{
-        fmt::format("filter {}: '{}' is undefined", call.name, call.object.undefined_name())};
+    throw TemplateProblem("filter {}: '{}' is undefined", call.name, call.object.undefined_name());
   if (call.object.is_number()) {
     if (call.object.is_integer() && wants_integer) return Value::integer(call.object.as_integer());
     number = call.object.as_double();
@@ -305,7 +303,7 @@ Value to_number(const Call& call) {
   }
   if (!wants_integer) return Value::number(number);
   if (!std::isfinite(number)) return missing;
-  if (std::abs(number) >= 0x1p63) throw TemplateProblem{"an integer of more than 64 bits"};
+  if (std::abs(number) >= 0x1p63) throw TemplateProblem("an integer of more than 64 bits");
   return Value::integer(static_cast<int64_t>(number));
 }
 
@@ -334,8 +332,8 @@ std::vector<std::string> lines_of(Budget& budget, const std::string& text) {
 Value indented(const Call& call) {
   call.takes({"width", "first", "blank"});
   if (!call.object.is_text())
-    throw TemplateProblem{
-        fmt::format("filter indent: a value of type {} is not allowed", call.object.kind_name())};
+    throw TemplateProblem("filter indent: a value of type {} is not allowed",
+                          call.object.kind_name());
   const Value* width = call.find(0, "width");
   std::string blanks(4, ' ');
   if (width != nullptr) {
@@ -346,7 +344,7 @@ Value indented(const Call& call) {
                width->as_integer() <= kMaxWidth) {
       blanks.assign(static_cast<size_t>(width->as_integer()), ' ');
     } else {
-      throw TemplateProblem{fmt::format("filter indent by {} is not supported", width->repr())};
+      throw TemplateProblem("filter indent by {} is not supported", width->repr());
     }
   }
   const bool blank = call.flag(2, "blank");
@@ -442,8 +440,7 @@ Value apply_filter(Budget& budget,
                    const Value& object,
                    const Arguments& arguments) {
   const auto found = std::ranges::find(kFilters, name, &Filter::name);
-  if (found == std::end(kFilters))
-    throw TemplateProblem{fmt::format("the filter {} is not supported", name)};
+  if (found == std::end(kFilters)) throw TemplateProblem("the filter {} is not supported", name);
   return found->apply({budget, name, object, arguments});
 }
 

@@ -1,6 +1,4 @@
 // Methods of texts, mappings and lists, and tests.
-#include <fmt/core.h>
-
 #include <algorithm>
 
 #include "runtime/base/text.h"
@@ -18,8 +16,7 @@ const std::string& text_argument(const Arguments& arguments,
                                  const std::string& method) {
   const Value& value = arguments.at(index, name, method);
   if (!value.is_text())
-    throw TemplateProblem{
-        fmt::format("{}: an argument of type {} is not allowed", method, value.kind_name())};
+    throw TemplateProblem("{}: an argument of type {} is not allowed", method, value.kind_name());
   return value.as_text();
 }
 
@@ -37,8 +34,7 @@ std::string stripped(Budget& budget,
     return std::string(rest);
   }
   if (!set->is_text())
-    throw TemplateProblem{
-        fmt::format("{}: an argument of type {} is not allowed", method, set->kind_name())};
+    throw TemplateProblem("{}: an argument of type {} is not allowed", method, set->kind_name());
   const auto in_set = [&](std::string_view character) {
     budget.read(set->weight());
     return set->as_text().find(character) != std::string::npos;
@@ -126,12 +122,11 @@ Value split_method(Budget& budget,
   const Value *separator = arguments.find(0, "sep"), *maxsplit = arguments.find(1, "maxsplit");
   const bool none = separator == nullptr || separator->is(Value::Kind::kNone);
   if (none && name == "rsplit" && maxsplit != nullptr)
-    throw TemplateProblem{"rsplit of white space with maxsplit is not supported"};
+    throw TemplateProblem("rsplit of white space with maxsplit is not supported");
   if (!none && text_argument(arguments, 0, "sep", name).empty())
-    throw TemplateProblem{fmt::format("{}: its separator is empty", name)};
+    throw TemplateProblem("{}: its separator is empty", name);
   if (maxsplit != nullptr && !maxsplit->is_integer())
-    throw TemplateProblem{
-        fmt::format("{}: maxsplit of type {} is not allowed", name, maxsplit->kind_name())};
+    throw TemplateProblem("{}: maxsplit of type {} is not allowed", name, maxsplit->kind_name());
   return list_of(budget,
                  split(budget,
                        text,
@@ -149,8 +144,7 @@ bool begins_or_ends(const std::string& text,
       return begins_or_ends(text, each, begins, method);
     });
   if (!with.is_text())
-    throw TemplateProblem{
-        fmt::format("{}: an argument of type {} is not allowed", method, with.kind_name())};
+    throw TemplateProblem("{}: an argument of type {} is not allowed", method, with.kind_name());
   return begins ? text.starts_with(with.as_text()) : text.ends_with(with.as_text());
 }
 
@@ -228,8 +222,7 @@ Value text_method(Budget& budget,
     const auto parts = elements_of(budget, arguments.at(0, "iterable", name));
     for (size_t i = 0; i < parts->size(); ++i) {
       if (!(*parts)[i].is_text())
-        throw TemplateProblem{
-            fmt::format("join: a value of type {} is not allowed", (*parts)[i].kind_name())};
+        throw TemplateProblem("join: a value of type {} is not allowed", (*parts)[i].kind_name());
       out += (i > 0 ? text : "") + (*parts)[i].as_text();
       if (out.size() > Budget::kMaxBytes) budget.take(out.size());
     }
@@ -249,10 +242,10 @@ Value text_method(Budget& budget,
       i += c.bytes;
     }
     if (other)
-      throw TemplateProblem{"isdigit of a number that is not a decimal digit is not supported"};
+      throw TemplateProblem("isdigit of a number that is not a decimal digit is not supported");
     return Value::boolean(!text.empty());
   }
-  throw TemplateProblem{fmt::format("the method {} of a text is not supported", name)};
+  throw TemplateProblem("the method {} of a text is not supported", name);
 }
 
 Value mapping_method(Budget& budget,
@@ -280,7 +273,7 @@ Value mapping_method(Budget& budget,
   }
   if (name == "keys" || name == "values" || name == "items")
     return budget.iterable(Value::Iterable::Kind::kView, std::move(values));
-  throw TemplateProblem{fmt::format("the method {} of a dict is not supported", name)};
+  throw TemplateProblem("the method {} of a dict is not supported", name);
 }
 
 }  // namespace
@@ -290,12 +283,11 @@ Value call_method(Budget& budget,
                   const std::string& name,
                   const Arguments& arguments) {
   if (object.is_undefined())
-    throw TemplateProblem{
-        fmt::format("the method {}: '{}' is undefined", name, object.undefined_name())};
+    throw TemplateProblem("the method {}: '{}' is undefined", name, object.undefined_name());
   if (object.is_text()) return text_method(budget, object.as_text(), name, arguments);
   if (object.is_mapping()) return mapping_method(budget, object, name, arguments);
   if (object.is(Value::Kind::kLoop) && name == "cycle") {
-    if (arguments.values.empty()) throw TemplateProblem{"cycle needs a value"};
+    if (arguments.values.empty()) throw TemplateProblem("cycle needs a value");
     return arguments.values[object.as_loop().index % arguments.values.size()];
   }
   if (object.is_list() && (name == "index" || name == "count")) {
@@ -305,11 +297,10 @@ Value call_method(Budget& budget,
     budget.read(object.weight());
     if (name == "count") return Value::integer(std::ranges::count(all, wanted));
     const auto found = std::ranges::find(all, wanted);
-    if (found == all.end()) throw TemplateProblem{"index: the value is not in the list"};
+    if (found == all.end()) throw TemplateProblem("index: the value is not in the list");
     return Value::integer(found - all.begin());
   }
-  throw TemplateProblem{
-      fmt::format("the method {} of a {} is not supported", name, object.kind_name())};
+  throw TemplateProblem("the method {} of a {} is not supported", name, object.kind_name());
 }
 
 bool apply_test(Budget& budget,
@@ -318,13 +309,13 @@ bool apply_test(Budget& budget,
                 std::span<const Value> arguments) {
   const auto takes = [&](size_t count) {
     if (arguments.size() != count)
-      throw TemplateProblem{
-          fmt::format("the test {} with {} arguments is not supported", name, arguments.size())};
+      throw TemplateProblem(
+          "the test {} with {} arguments is not supported", name, arguments.size());
   };
   const auto integer = [&] {
     if (!object.is_integer())
-      throw TemplateProblem{
-          fmt::format("the test {}: a value of type {} is not allowed", name, object.kind_name())};
+      throw TemplateProblem(
+          "the test {}: a value of type {} is not allowed", name, object.kind_name());
     return object.as_integer();
   };
   for (const char* alone : {"defined",
@@ -377,12 +368,12 @@ bool apply_test(Budget& budget,
   if (name == "ge") return order(object, other()) == 0 || order(object, other()) == 1;
   if (name == "divisibleby") {
     if (!other().is_integer() || other().as_integer() == 0)
-      throw TemplateProblem{"divisibleby needs an integer other than 0"};
+      throw TemplateProblem("divisibleby needs an integer other than 0");
     // INT64_MIN divided by -1 would overflow.
     const int64_t number = integer(), by = other().as_integer();
     return by == -1 || number % by == 0;
   }
-  throw TemplateProblem{fmt::format("the test {} is not supported", name)};
+  throw TemplateProblem("the test {} is not supported", name);
 }
 
 }  // namespace lockstep::chat

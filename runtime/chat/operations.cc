@@ -15,9 +15,8 @@ namespace {
 
 [[noreturn]] void refuse_kind(const Value& value, const std::string& what) {
   if (value.is_undefined())
-    throw TemplateProblem{fmt::format("{}: '{}' is undefined", what, value.undefined_name())};
-  throw TemplateProblem{
-      fmt::format("{}: a value of type {} is not allowed", what, value.kind_name())};
+    throw TemplateProblem("{}: '{}' is undefined", what, value.undefined_name());
+  throw TemplateProblem("{}: a value of type {} is not allowed", what, value.kind_name());
 }
 
 // Resolves an index of Python, which counts from the end if it is negative. No value if it is out
@@ -44,7 +43,7 @@ Value loop_attribute(const Value::Loop& loop, const std::string& name) {
   if (name == "length") return Value::integer(length);
   if (name == "previtem") return item(index - 1, "loop.previtem");
   if (name == "nextitem") return item(index + 1, "loop.nextitem");
-  throw TemplateProblem{fmt::format("loop.{} is not supported", name)};
+  throw TemplateProblem("loop.{} is not supported", name);
 }
 
 constexpr std::string_view kMappingMethods[] = {"items",
@@ -74,7 +73,7 @@ Value integer_arithmetic(const std::string& sign, int64_t a, int64_t b) {
   } else if (sign == "*") {
     over = __builtin_mul_overflow(a, b, &result);
   } else {
-    if (b == 0) throw TemplateProblem{"a division by 0"};
+    if (b == 0) throw TemplateProblem("a division by 0");
     if (sign == "/") return Value::number(static_cast<double>(a) / static_cast<double>(b));
     if (a == INT64_MIN && b == -1) {
       over = sign == "//";
@@ -82,7 +81,7 @@ Value integer_arithmetic(const std::string& sign, int64_t a, int64_t b) {
       result = sign == "//" ? floor_divide(a, b) : a - floor_divide(a, b) * b;
     }
   }
-  if (over) throw TemplateProblem{"an integer of more than 64 bits"};
+  if (over) throw TemplateProblem("an integer of more than 64 bits");
   return Value::integer(result);
 }
 
@@ -90,7 +89,7 @@ Value double_arithmetic(const std::string& sign, double a, double b) {
   if (sign == "+") return Value::number(a + b);
   if (sign == "-") return Value::number(a - b);
   if (sign == "*") return Value::number(a * b);
-  if (b == 0) throw TemplateProblem{"a division by 0"};
+  if (b == 0) throw TemplateProblem("a division by 0");
   if (sign == "/") return Value::number(a / b);
   if (sign == "//") return Value::number(std::floor(a / b));
   const double rest = std::fmod(a, b);
@@ -143,7 +142,7 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
   if (value.is(Value::Kind::kIterable)) {
     const Value::Iterable& iterable = value.as_iterable();
     if (iterable.consumed)
-      throw TemplateProblem{"iterating over a generator twice is not supported"};
+      throw TemplateProblem("iterating over a generator twice is not supported");
     iterable.consumed = iterable.kind == Value::Iterable::Kind::kGenerator;
     return iterable.items;
   }
@@ -164,9 +163,8 @@ Value attribute_of(Budget& budget, const Value& object, const std::string& name)
   if (object.is_undefined()) refuse_kind(object, fmt::format("the attribute {}", name));
   if (object.is(Value::Kind::kLoop)) return loop_attribute(object.as_loop(), name);
   if (object.is_mapping() && std::ranges::find(kMappingMethods, name) != std::end(kMappingMethods))
-    throw TemplateProblem{fmt::format("the method {} without a call is not supported", name)};
-  if (name.starts_with("__"))
-    throw TemplateProblem{fmt::format("the attribute {} is not supported", name)};
+    throw TemplateProblem("the method {} without a call is not supported", name);
+  if (name.starts_with("__")) throw TemplateProblem("the attribute {} is not supported", name);
   if (const Value* found = member_of(budget, object, name)) return *found;
   return Value::undefined(name);
 }
@@ -212,7 +210,7 @@ Value slice_of(
   const auto size = static_cast<int64_t>(object.is_text() ? chars.size() : object.as_list().size());
   if (object.is_list()) budget.step(size);
   const int64_t by = step.is_integer() ? step.as_integer() : 1;
-  if (by == 0) throw TemplateProblem{"the step of a slice is 0"};
+  if (by == 0) throw TemplateProblem("the step of a slice is 0");
   const auto clamped = [&](const Value& bound, int64_t otherwise) {
     if (!bound.is_integer()) return otherwise;
     const int64_t at = bound.as_integer() < 0 ? bound.as_integer() + size : bound.as_integer();
@@ -253,8 +251,8 @@ Value arithmetic(Budget& budget, const std::string& sign, const Value& a, const 
     return budget.text(repeated(budget, b.as_text(), a.as_integer()));
   for (const Value* value : {&a, &b})
     if (value->is_undefined()) refuse_kind(*value, fmt::format("operator {}", sign));
-  throw TemplateProblem{fmt::format(
-      "operator {}: values of type {} and {} are not allowed", sign, a.kind_name(), b.kind_name())};
+  throw TemplateProblem(
+      "operator {}: values of type {} and {} are not allowed", sign, a.kind_name(), b.kind_name());
 }
 
 bool contains(Budget& budget, const Value& all, const Value& one) {
@@ -287,8 +285,8 @@ int order(const Value& a, const Value& b) {
   }
   for (const Value* value : {&a, &b})
     if (value->is_undefined()) refuse_kind(*value, "a comparison");
-  throw TemplateProblem{
-      fmt::format("values of type {} and {} cannot be compared", a.kind_name(), b.kind_name())};
+  throw TemplateProblem(
+      "values of type {} and {} cannot be compared", a.kind_name(), b.kind_name());
 }
 
 }  // namespace lockstep::chat

@@ -19,8 +19,7 @@ template <typename Values, typename DepthOf>
 uint16_t depth_of(const Values& values, DepthOf depth_of_value) {
   uint16_t depth = 0;
   for (const auto& value : values) depth = std::max(depth, depth_of_value(value));
-  if (depth >= kMaxDepth)
-    throw TemplateProblem{fmt::format("values nested more than {} deep", kMaxDepth)};
+  if (depth >= kMaxDepth) throw TemplateProblem("values nested more than {} deep", kMaxDepth);
   return static_cast<uint16_t>(depth + 1);
 }
 
@@ -31,21 +30,21 @@ uint32_t text_weight(size_t bytes) {
 // Adds the weight of a part.
 uint32_t weight_with(uint32_t weight, size_t more) {
   if (more > kMaxValueBytes - weight)
-    throw TemplateProblem{fmt::format("a value of more than {} MiB", kMaxValueBytes >> 20)};
+    throw TemplateProblem("a value of more than {} MiB", kMaxValueBytes >> 20);
   return weight + static_cast<uint32_t>(more);
 }
 
 void check_length(const std::string& text) {
   if (text.size() > kMaxTextBytes)
-    throw TemplateProblem{fmt::format("a text of more than {} MiB", kMaxTextBytes >> 20)};
+    throw TemplateProblem("a text of more than {} MiB", kMaxTextBytes >> 20);
 }
 
 // Values that could contain themselves must not be inside others.
 void check_plain(const Value& value) {
   if (value.is(Value::Kind::kNamespace) || value.is(Value::Kind::kLoop) ||
       value.is(Value::Kind::kMacro))
-    throw TemplateProblem{
-        fmt::format("a value of type {} cannot be stored in another value", value.kind_name())};
+    throw TemplateProblem("a value of type {} cannot be stored in another value",
+                          value.kind_name());
 }
 
 }  // namespace
@@ -146,7 +145,7 @@ Value Value::from_json(const Json& json) {
     case Json::Kind::kInteger:
     case Json::Kind::kUnsigned: try { return integer(json.get<int64_t>());
       } catch (const JsonError&) {
-        throw TemplateProblem{"an integer of more than 64 bits"};
+        throw TemplateProblem("an integer of more than 64 bits");
       }
     case Json::Kind::kDouble: return number(json.get<double>());
     case Json::Kind::kString: return text(json.get<std::string>());
@@ -286,9 +285,7 @@ void Value::append_repr(std::string* out) const {
       *out += '}';
       return;
     }
-    default:
-      throw TemplateProblem{
-          fmt::format("a value of type {} cannot be printed as text", kind_name())};
+    default: throw TemplateProblem("a value of type {} cannot be printed as text", kind_name());
   }
 }
 
@@ -332,8 +329,8 @@ bool operator==(const Value& a, const Value& b) {
     case Value::Kind::kIterable:
       if (a.held_ != b.held_ && !a.is_iterable(Value::Iterable::Kind::kGenerator) &&
           a.as_iterable().kind == b.as_iterable().kind)
-        throw TemplateProblem{
-            fmt::format("a comparison of two values of type '{}' is not supported", a.kind_name())};
+        throw TemplateProblem("a comparison of two values of type '{}' is not supported",
+                              a.kind_name());
       return a.held_ == b.held_;
     case Value::Kind::kMacro: return a.macro_ == b.macro_;
     default: return a.held_ == b.held_;
@@ -402,8 +399,7 @@ class JsonWriter {
         return;
       }
       default:
-        throw TemplateProblem{
-            fmt::format("tojson: a value of type {} is not allowed", value.kind_name())};
+        throw TemplateProblem("tojson: a value of type {} is not allowed", value.kind_name());
     }
   }
 

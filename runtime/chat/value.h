@@ -4,6 +4,8 @@
 // namespaces, and undefined, which is a value too. Copies share their contents, which are immutable
 // except for namespaces and the state of generators.
 
+#include <fmt/core.h>
+
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,6 +25,10 @@ constexpr size_t kMaxValueBytes = size_t{256} << 20;
 
 // An error of a template. ChatTemplate adds the line and converts it to a DataError.
 struct TemplateProblem {
+  template <typename... Args>
+  explicit TemplateProblem(fmt::format_string<Args...> format, Args&&... args)
+      : text(fmt::format(format, std::forward<Args>(args)...)) {}
+
   std::string text;
   bool raised = false;  // by raise_exception: the template rejects the messages
 };
