@@ -5,7 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/tokenizer.h"
 #include "runtime/tokenizer/unicode.h"
 

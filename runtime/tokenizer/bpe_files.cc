@@ -1,7 +1,5 @@
 #include "runtime/tokenizer/bpe_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -10,7 +8,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 #include "runtime/tokenizer/json_node.h"
 #include "runtime/tokenizer/split_rules.h"
 #include "runtime/tokenizer/token_model.h"

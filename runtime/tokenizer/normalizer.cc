@@ -40,12 +40,16 @@ void drop_chars(NormalizedText* text, Drop&& drop) {
   text->text = std::move(kept);
 }
 
-void lower(std::string* text) {
-  std::string lowered;
-  lowered.reserve(text->size());
-  for_each_char(*text, [&](uint32_t c) { append_lowercase(&lowered, c); });
-  *text = std::move(lowered);
+// Replaces each character by what append(&replaced, c) appends.
+template <typename Append>
+void replace_chars(std::string* text, const Append& append) {
+  std::string replaced;
+  replaced.reserve(text->size());
+  for_each_char(*text, [&](uint32_t c) { append(&replaced, c); });
+  *text = std::move(replaced);
 }
+
+void lower(std::string* text) { replace_chars(text, append_lowercase); }
 
 // Counts the work of a normal form, which sorts runs of marks and may swap each pair of them once.
 void count_reordering(std::string_view text, GrowthLimit& limit) {
@@ -210,14 +214,12 @@ class Nmt final : public NormalizerStep {
       return (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F ||
              c == 0x8F || c == 0x9F;
     });
-    std::string mapped;
-    for_each_char(text->text, [&](uint32_t c) {
+    replace_chars(&text->text, [](std::string* mapped, uint32_t c) {
       const bool space = c == 0x09 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
                          (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
                          c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
-      append_char(&mapped, space ? ' ' : c);
+      append_char(mapped, space ? ' ' : c);
     });
-    text->text = std::move(mapped);
   }
 };
 
@@ -245,11 +247,9 @@ class Bert final : public NormalizerStep {
     drop_chars(text, [this](uint32_t c) {
       return c == 0 || c == 0xFFFD || (classes_[c] & kControl) != 0;
     });
-    std::string mapped;
-    mapped.reserve(text->text.size());
-    for_each_char(text->text,
-                  [&](uint32_t c) { append_char(&mapped, (classes_[c] & kSpace) != 0 ? ' ' : c); });
-    text->text = std::move(mapped);
+    replace_chars(&text->text, [this](std::string* mapped, uint32_t c) {
+      append_char(mapped, (classes_[c] & kSpace) != 0 ? ' ' : c);
+    });
   }
 
   static bool is_chinese(uint32_t c) {
@@ -260,14 +260,11 @@ class Bert final : public NormalizerStep {
   }
 
   static void isolate_chinese(std::string* text) {
-    std::string spaced;
-    spaced.reserve(text->size());
-    for_each_char(*text, [&](uint32_t c) {
-      if (is_chinese(c)) spaced.push_back(' ');
-      append_char(&spaced, c);
-      if (is_chinese(c)) spaced.push_back(' ');
+    replace_chars(text, [](std::string* spaced, uint32_t c) {
+      if (is_chinese(c)) spaced->push_back(' ');
+      append_char(spaced, c);
+      if (is_chinese(c)) spaced->push_back(' ');
     });
-    *text = std::move(spaced);
   }
 
   bool clean_text_, chinese_chars_, lowercase_, strip_accents_;

@@ -112,21 +112,15 @@ uint32_t read_pair(const JsonNode& node) {
   return node.element(1).id();
 }
 
-// [CLS] A [SEP] B [SEP]; the second text and the token after it are in segment 1.
-PostProcessor read_bert(const JsonNode& node) {
+// BERT: [CLS] A [SEP] B [SEP]; the second text and the token after it are in segment 1.
+// RoBERTa: <s> A </s></s> B </s>, all in segment 0.
+PostProcessor read_bert(const JsonNode& node, bool roberta) {
   const uint32_t cls = read_pair(node.at("cls")), sep = read_pair(node.at("sep"));
+  const uint32_t second = roberta ? 0 : 1;
   const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
   TextTemplate pair = single;
-  pair.insert(pair.end(), {text_part(1, 1), special_part({sep}, 1)});
-  return with_ends(single, std::move(pair));
-}
-
-// <s> A </s></s> B </s>, all in segment 0.
-PostProcessor read_roberta(const JsonNode& node) {
-  const uint32_t cls = read_pair(node.at("cls")), sep = read_pair(node.at("sep"));
-  const TextTemplate single = {special_part({cls}, 0), text_part(0, 0), special_part({sep}, 0)};
-  TextTemplate pair = single;
-  pair.insert(pair.end(), {special_part({sep}, 0), text_part(1, 0), special_part({sep}, 0)});
+  if (roberta) pair.push_back(special_part({sep}, 0));
+  pair.insert(pair.end(), {text_part(1, second), special_part({sep}, second)});
   return with_ends(single, std::move(pair));
 }
 
@@ -156,8 +150,8 @@ PostProcessor read_post_processor(const JsonNode& node) {
   if (node.is_null()) return plain();
   const std::string type = node.type();
   if (type == "TemplateProcessing") return read_template(node);
-  if (type == "BertProcessing") return read_bert(node);
-  if (type == "RobertaProcessing") return read_roberta(node);
+  if (type == "BertProcessing") return read_bert(node, /*roberta=*/false);
+  if (type == "RobertaProcessing") return read_bert(node, /*roberta=*/true);
   if (type == "ByteLevel") return plain();  // it only trims offsets, which do not exist here
   if (type == "Sequence") return read_sequence(node);
   node.at("type").refuse(kAllowed);
