@@ -14,7 +14,6 @@
 #include "runtime/exec/op_runner.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/lora.h"
-#include "runtime/graph/schema.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -251,10 +250,10 @@ void add_lora(graph::GraphOptions& options) {
 std::vector<ParityCase> parity_cases() {
   std::vector<ParityCase> cases;
   for (const models::SmallModel& small : models::small_models()) {
-    if (small.name == "gpt odd")
-      cases.push_back({"LoRA of " + small.name,
-                       [small](graph::GraphOptions options) {
-                         add_lora(options);
+    const auto add = [&](const std::string& name, bool with_lora) {
+      cases.push_back({name,
+                       [small, with_lora](graph::GraphOptions options) {
+                         if (with_lora) add_lora(options);
                          options.packed = small.packed;
                          options.loss_rows = small.loss_rows;
                          return models::build_model(
@@ -265,18 +264,9 @@ std::vector<ParityCase> parity_cases() {
                        small.purpose,
                        small.mix,
                        small.lanes});
-    cases.push_back({small.name,
-                     [small](graph::GraphOptions options) {
-                       options.packed = small.packed;
-                       options.loss_rows = small.loss_rows;
-                       return models::build_model(
-                           small.config, small.io, small.lane_batch, options);
-                     },
-                     small.lane_batch,
-                     small.io.classes,
-                     small.purpose,
-                     small.mix,
-                     small.lanes});
+    };
+    if (small.name == "gpt odd") add("LoRA of " + small.name, true);
+    add(small.name, false);
   }
   for (const auto& [name, lanes] : {std::pair("images", 1), std::pair("images of five lanes", 5)}) {
     cases.push_back({name,

@@ -117,6 +117,16 @@ void add_device_options(CommandSpec& command, CommonOptions& options) {
               "Let several ranks use one GPU (for tests: slow, over sockets)");
 }
 
+void add_threads_option(CommandSpec& command,
+                        int& threads,
+                        const std::string& help,
+                        const std::vector<std::string>& also) {
+  command.add("--threads",
+              &threads,
+              help,
+              {.show_default = true, .allowed = WholeNumbers{0, 1024}, .also = also});
+}
+
 void add_common_options(CommandSpec& command, CommonOptions& options) {
   add_config_argument(command, options);
   add_config_options(command, options);

@@ -49,6 +49,13 @@ void add_set_option(CommandSpec& command, CommonOptions& options);
 // Adds --set and --data, which override fields of the config file.
 void add_config_options(CommandSpec& command, CommonOptions& options);
 
+// Adds --threads, which commands about data share. `also`: names that users of other programs try.
+void add_threads_option(CommandSpec& command,
+                        int& threads,
+                        const std::string& help,
+                        const std::vector<std::string>& also = {
+                            "workers", "num_workers", "jobs", "j"});
+
 // Adds all shared flags to a command, including those above.
 void add_common_options(CommandSpec& command, CommonOptions& options);
 

@@ -1,4 +1,4 @@
-#include "launcher/command_line/foreign_flags.h"
+#include "launcher/command_line/unknown_words.h"
 
 namespace lockstep::launcher {
 

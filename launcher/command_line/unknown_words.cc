@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "launcher/command_line/foreign_flags.h"
 #include "runtime/base/text.h"
 #include "runtime/config/field_search.h"
 #include "runtime/config/names.h"

@@ -38,4 +38,16 @@ std::string unknown_command(const CommandSpec& program,
                             const ChosenCommand& chosen,
                             const std::vector<std::string>& words);
 
+// Flags of other programs that no command has and no field of the config replaces.
+struct ForeignFlags {
+  std::vector<std::string> names;
+  const char* remedy;  // {0}: the flag; {1}: its value, or N; {2}: the command
+};
+
+// Flags of launchers.
+const std::vector<ForeignFlags>& launcher_flags();
+
+// Flags of other trainers.
+const std::vector<ForeignFlags>& trainer_flags();
+
 }  // namespace lockstep::launcher

@@ -10,7 +10,6 @@
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/first_rank.h"
-#include "runtime/base/file.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
@@ -196,12 +195,7 @@ CommandSpec data_bench_command() {
                       .help = "Time how fast a config's training samples are made"};
   add_config_argument(command, options->common);
   add_config_options(command, options->common);
-  command.add("--threads",
-              &options->threads,
-              "Threads that read; 0: as in training",
-              {.show_default = true,
-               .allowed = WholeNumbers{0, 1024},
-               .also = {"workers", "num_workers", "jobs", "j"}});
+  add_threads_option(command, options->threads, "Threads that read; 0: as in training");
   command.add("--seconds",
               &options->seconds,
               "How long to measure",

@@ -14,7 +14,6 @@
 #include "launcher/data/images_at.h"
 #include "launcher/data/threads.h"
 #include "launcher/ranks/first_rank.h"
-#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/data/format.h"
@@ -245,12 +244,7 @@ CommandSpec data_inspect_command() {
               {.required = true});
   add_config_options(command, options->common);
   command.add("--check", &options->check, "Decode every image, and list the bad ones");
-  command.add("--threads",
-              &options->threads,
-              "Threads that decode; 0: all CPUs",
-              {.show_default = true,
-               .allowed = WholeNumbers{0, 1024},
-               .also = {"workers", "num_workers", "jobs", "j"}});
+  add_threads_option(command, options->threads, "Threads that decode; 0: all CPUs");
   add_output_options(command, options->common);
   command.footer =
       "Bad records of images are counted and left out, whatever data.bad_records is; if there are "

@@ -179,12 +179,7 @@ CommandSpec data_pack_command() {
               &options->size,
               "With --decode: the shorter side, in pixels",
               {.allowed = WholeNumbers{1, 8192}});
-  command.add("--threads",
-              &options->threads,
-              "Threads that decode; 0: all CPUs",
-              {.show_default = true,
-               .allowed = WholeNumbers{0, 1024},
-               .also = {"workers", "num_workers", "jobs", "j"}});
+  add_threads_option(command, options->threads, "Threads that decode; 0: all CPUs");
   command.add(
       "--skip-bad", &options->skip_bad, "Skip bad images, and log them, instead of failing");
   add_output_options(command, options->common);

@@ -207,12 +207,10 @@ CommandSpec data_tokenize_command() {
   command.add("--no-special",
               &options->no_special,
               "Omit the tokens that the tokenizer adds before and after a text");
-  command.add("--threads",
-              &options->threads,
-              "Threads that encode; 0: all CPUs",
-              {.show_default = true,
-               .allowed = WholeNumbers{0, 1024},
-               .also = {"workers", "num_workers", "num_proc", "jobs", "j"}});
+  add_threads_option(command,
+                     options->threads,
+                     "Threads that encode; 0: all CPUs",
+                     {"workers", "num_workers", "num_proc", "jobs", "j"});
   add_output_options(command, options->common);
   command.footer =
       "NAME.bin has 2 bytes for each token, or 4 if the vocabulary is larger than 65536; "

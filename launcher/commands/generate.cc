@@ -8,7 +8,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/run/checkpoint_config.h"
-#include "launcher/text/chat_prompts.h"
 #include "launcher/text/generated_text.h"
 #include "launcher/text/prompts.h"
 #include "models/huggingface/folder.h"

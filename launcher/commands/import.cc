@@ -13,14 +13,12 @@
 #include "models/huggingface/folder.h"
 #include "models/registry.h"
 #include "runtime/base/checksum.h"
-#include "runtime/base/log.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/match.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/wrapped_names.h"
 #include "runtime/checkpoint/format/writer.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/parse.h"
 #include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/layout.h"
@@ -28,7 +26,6 @@
 #include "runtime/train/folder/run_folder.h"
 #include "runtime/train/state/initial_weights.h"
 #include "runtime/train/state/initialize.h"
-#include "runtime/train/state/resume_check.h"
 #include "runtime/train/state/weights.h"
 #include "runtime/train/step/optimizer.h"
 
@@ -66,13 +63,7 @@ void check_tensors(const ImportOptions& options,
   const std::vector<std::string> mismatches = checkpoint::list_mismatches(found, expected);
   for (const std::string& line : mismatches) fmt::print("  {}\n", line);
   std::fflush(stdout);
-  if (!mismatches.empty())
-    throw CheckpointError("{}: {} tensor{} not match the model's: {}{}",
-                          options.file,
-                          mismatches.size(),
-                          mismatches.size() == 1 ? " does" : "s do",
-                          mismatches.front(),
-                          hint);
+  checkpoint::refuse_mismatches(options.file, mismatches, "the model's", hint);
 }
 
 // Writes the moments before the first step, zeros, so that a run can continue from this checkpoint.

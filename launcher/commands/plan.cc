@@ -10,12 +10,12 @@
 #include "launcher/forecast/gpu_option.h"
 #include "launcher/forecast/predicted_step.h"
 #include "launcher/ranks/devices.h"
+#include "launcher/ranks/first_rank.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
-#include "runtime/graph/schema.h"
 #include "runtime/run/fit.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
@@ -259,10 +259,9 @@ void plan_here(const PlanCommandOptions& options, int world) {
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
-  collectives::Communicator& communicator = session.communicator();
-  init_log(options.common.log_level, communicator.rank(), communicator.size());
-  collectives::run_on_root(communicator, [&] { plan_here(options, communicator.size()); });
-  return ExitCode::kOk;
+  return on_first_rank(session, options.common.log_level, [&] {
+    plan_here(options, session.communicator().size());
+  });
 }
 
 }  // namespace

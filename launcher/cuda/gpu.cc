@@ -14,9 +14,8 @@
 #include <utility>
 
 #include "collectives/agree/agreement.h"
+#include "collectives/communicator.h"
 #include "collectives/nccl/device_wait.h"
-#include "launcher/cuda/first_exchange.h"
-#include "launcher/cuda/gpu_monitor.h"
 #include "launcher/cuda/slices.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
@@ -32,6 +31,35 @@
 
 namespace lockstep::cuda {
 namespace {
+
+constexpr size_t kExchanged = 256;  // bytes of each rank
+
+// The bytes that exchange_first() needs for `ranks` ranks.
+size_t first_exchange_bytes(int ranks) { return 2 * kExchanged * static_cast<size_t>(ranks); }
+
+// Runs one small exchange of each kind among the ranks that will exchange with each other, and
+// waits for it. NCCL connects them at first use, and allocates most of the GPU memory that it will
+// ever use; so memory is planned afterwards, when that is no longer counted as free. `memory` is on
+// the device; if this throws, it must outlive the communicator. Collective. Throws CommError,
+// Error.
+void exchange_first(collectives::Communicator& slices,
+                    CudaBackend& backend,
+                    const collectives::Topology& topology,
+                    std::byte* memory) {
+  constexpr int64_t kFloats = kExchanged / sizeof(float);
+  std::byte* const send = memory;
+  std::byte* const receive = memory + kExchanged * static_cast<size_t>(slices.size());
+  const auto wait = [&](int handle) { slices.wait(handle); };
+  for (const collectives::RankGroup& group : topology.groups_of(slices.rank())) {
+    wait(slices.start_exchange(send, receive, kExchanged, group));
+    wait(slices.start_all_gather(receive, kExchanged, group));
+  }
+  wait(slices.start_all_gather(receive, kExchanged, slices.everyone()));
+  wait(slices.start_reduce_scatter(
+      reinterpret_cast<const float*>(send), reinterpret_cast<float*>(receive), kFloats));
+  slices.broadcast(receive, kExchanged, 0);
+  backend.synchronize();
+}
 
 constexpr int kMinCapability = 80;
 // Memory left to the driver and the libraries: before they are initialised and the ranks connected,

@@ -1,4 +1,4 @@
-#include "launcher/cuda/gpu_links.h"
+#include "launcher/cuda/gpu.h"
 
 #include <cuda_runtime_api.h>
 #include <strings.h>

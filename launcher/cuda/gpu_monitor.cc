@@ -1,7 +1,7 @@
 // Monitor and thread share the ownership of what both use, and hold its lock only while they copy
 // numbers, never during a call of NVML. So neither side waits for a call that hangs, and the thread
 // may outlive the monitor.
-#include "launcher/cuda/gpu_monitor.h"
+#include "launcher/cuda/gpu.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,6 @@
 #include "launcher/cuda/plugin.h"
 
 #include "launcher/cuda/gpu.h"
-#include "launcher/cuda/gpu_links.h"
 
 extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Plugin*
 lockstep_cuda_plugin() {

@@ -7,14 +7,12 @@
 #include <cstdlib>
 #include <thread>
 
-#include "collectives/agree/agreement.h"
 #include "collectives/agree/watchdog_error.h"
 #include "collectives/mpi/mpi_communicator.h"
 #include "collectives/tcp/tcp_communicator.h"
 #include "collectives/watch/recorded_communicator.h"
 #include "launcher/ranks/bootstrap.h"
 #include "launcher/ranks/mpi_environment.h"
-#include "launcher/ranks/mpi_segments.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"

@@ -9,7 +9,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/host.h"
-#include "runtime/base/lines.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The settings that Open MPI needs before it starts.
+// What Open MPI needs before it starts: its settings, and room for its shared-memory files.
 
 namespace lockstep::launcher {
 
@@ -11,5 +11,11 @@ namespace lockstep::launcher {
 //  - If the system forbids reading another process's memory, as containers do: that ranks of a node
 //    pass large messages through shared memory. Does not override the user's setting.
 void prepare_mpi_environment();
+
+// Prepares /dev/shm for the files (vader_segment.*) through which Open MPI's ranks of a node
+// communicate. Call it before MPI_Init; only one rank of a node acts. Removes this user's files of
+// earlier runs, which remain if mpirun is killed together with all ranks: old ones that no process
+// has mapped. Warns on stderr if there is too little room for those of this run.
+void prepare_mpi_segments();
 
 }  // namespace lockstep::launcher

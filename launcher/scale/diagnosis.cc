@@ -1,4 +1,4 @@
-#include "launcher/scale/diagnosis.h"
+#include "launcher/scale/report.h"
 
 #include <fmt/core.h>
 

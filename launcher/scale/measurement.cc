@@ -11,7 +11,6 @@
 
 #include "launcher/command_line/results.h"
 #include "launcher/ranks/devices.h"
-#include "launcher/scale/cautions.h"
 #include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"
 #include "runtime/base/cpus.h"

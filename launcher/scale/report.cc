@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "launcher/scale/diagnosis.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::scale {

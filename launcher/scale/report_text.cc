@@ -2,11 +2,10 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <cctype>
 #include <cmath>
 
-#include "launcher/scale/diagnosis.h"
+#include "launcher/scale/report.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::scale {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/data/text/documents.h"
-#include "runtime/data/text/token_writer.h"
+#include "runtime/data/text/token_file.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace lockstep::launcher {

@@ -1,13 +1,12 @@
 #include "runtime/base/file_kind.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
 #include <array>
 #include <fstream>
 
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 
 namespace lockstep {
 namespace {

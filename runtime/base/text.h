@@ -2,6 +2,8 @@
 // Text utilities: how names, numbers and lists stand in messages, and how texts are read.
 
 #include <charconv>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -82,5 +84,30 @@ std::optional<Number> parse_as(std::string_view text, [[maybe_unused]] int base 
   if (result.ec != std::errc() || result.ptr != end) return std::nullopt;
   return value;
 }
+
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";  // of UTF-8
+
+// The text without its byte order mark, if it has one.
+std::string_view without_byte_order_mark(std::string_view text);
+
+// The one reader of lines for all files that people bring. Reads the lines of a text, which is
+// borrowed. A line ends with "\n" (Unix), "\r\n" (Windows) or "\r" (old Mac), as in Python's text
+// mode; none of them belongs to the line. A byte order mark at the beginning is skipped. A text
+// that ends with a line end has no empty last line.
+class Lines {
+ public:
+  explicit Lines(std::string_view text);
+
+  // Sets *line to the next line. Returns false, and leaves *line unchanged, after the last one.
+  bool next(std::string_view* line);
+
+  int64_t number() const { return number_; }       // of the line that next() returned last, from 1
+  std::string_view rest() const { return text_; }  // what next() has not returned yet
+
+ private:
+  std::string_view text_;
+  size_t feed_;  // offset of the next "\n" in text_, or its size
+  int64_t number_ = 0;
+};
 
 }  // namespace lockstep

@@ -5,10 +5,9 @@
 #include <algorithm>
 
 #include "runtime/base/text.h"
-#include "runtime/config/names.h"
 #include "runtime/config/paths.h"
+#include "runtime/config/proto_conversion.h"
 #include "runtime/config/schema.h"
-#include "runtime/config/to_proto.h"
 
 namespace lockstep::config {
 namespace {

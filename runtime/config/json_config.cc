@@ -1,10 +1,6 @@
-#include "runtime/config/json_config.h"
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <set>
 
 #include "runtime/base/error.h"
@@ -13,7 +9,7 @@
 #include "runtime/config/field_value.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/names.h"
-#include "runtime/config/plain_text.h"
+#include "runtime/config/text_parts.h"
 
 namespace lockstep::config {
 namespace {

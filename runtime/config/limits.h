@@ -42,6 +42,18 @@ template <typename Value>
                                std::string_view allowed) {
   throw ConfigError("{}: value is {}; allowed: {}", field, value, allowed);
 }
+// The same with a format string and its arguments.
+template <typename Value, typename First, typename... Rest>
+[[noreturn]] void refuse_value(std::string_view field,
+                               const Value& value,
+                               fmt::format_string<First, Rest...> allowed,
+                               First&& first,
+                               Rest&&... rest) {
+  refuse_value(field,
+               value,
+               std::string_view(
+                   fmt::format(allowed, std::forward<First>(first), std::forward<Rest>(rest)...)));
+}
 
 // Throws ConfigError unless the value is within the limit. NaN and infinities are outside every
 // limit.

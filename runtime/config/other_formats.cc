@@ -1,6 +1,4 @@
-#include "runtime/config/other_formats.h"
-
-#include <fmt/format.h>
+#include "runtime/config/text_parts.h"
 
 #include <algorithm>
 #include <cctype>
@@ -8,7 +6,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
-#include "runtime/base/lines.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 

@@ -118,8 +118,8 @@ void set_sections(const std::string& path,
       !(sections && parser.ParseFromString(fmt::format("{} {}", field.name(), text), given.get())))
     refuse_value(path,
                  in_quotes(text),
-                 fmt::format("sections, {{...}} or [{{...}}, {{...}}], of {}",
-                             field_names(*field.message_type())));
+                 "sections, {{...}} or [{{...}}, {{...}}], of {}",
+                 field_names(*field.message_type()));
   message->GetReflection()->ClearField(message, &field);
   message->MergeFrom(*given);
 }
@@ -130,7 +130,7 @@ void refuse_curly_quotes(const std::string& path, std::string_view text) {
   size_t last = text.size() - 1;
   while (last > 0 && (static_cast<unsigned char>(text[last]) & 0xC0) == 0x80) --last;
   if (last > 0 && is_odd_quote(text, last))
-    refuse_value(path, in_quotes(text), fmt::format("text; {}", describe_odd_character(text, 0)));
+    refuse_value(path, in_quotes(text), "text; {}", describe_odd_character(text, 0));
 }
 
 void apply(const std::string& assignment, Message* config) {

@@ -40,7 +40,7 @@ RunConfig parse_recorded_config(const std::string& text, const std::string& orig
 std::string read_config_text(const std::filesystem::path& path);
 
 // The same for a file. If it cannot be read, that is a ConfigError too. `model_in` reads the folder
-// of model.from (expand.h).
+// of model.from.
 RunConfig load_config(const std::filesystem::path& path,
                       const std::vector<std::string>& overrides,
                       const ModelSource& model_in = {});

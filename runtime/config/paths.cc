@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <system_error>
 
+#include "runtime/config/proto_conversion.h"
 #include "runtime/config/schema.h"
 #include "runtime/config/text.h"
-#include "runtime/config/to_proto.h"
 
 namespace lockstep::config {
 namespace {

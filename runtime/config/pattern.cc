@@ -42,10 +42,10 @@ Pattern::Pattern(const std::string& path, const std::string& text) {
     expression_.reset(new Expression{
         std::regex(text, std::regex::ECMAScript | std::regex_constants::__polynomial)});
   } catch (const std::regex_error& error) {
-    refuse_value(
-        path,
-        in_quotes(text),
-        fmt::format("a regular expression in ECMAScript syntax ({})", reason_of(error.code())));
+    refuse_value(path,
+                 in_quotes(text),
+                 "a regular expression in ECMAScript syntax ({})",
+                 reason_of(error.code()));
   }
 }
 

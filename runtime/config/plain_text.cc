@@ -1,12 +1,10 @@
-#include "runtime/config/plain_text.h"
-
-#include <fmt/format.h>
+#include "runtime/config/text_parts.h"
 
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/base/lines.h"
 #include "runtime/base/odd_characters.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::config {
 namespace {

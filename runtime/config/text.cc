@@ -10,11 +10,8 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/config/json_config.h"
-#include "runtime/config/other_formats.h"
-#include "runtime/config/plain_text.h"
 #include "runtime/config/schema.h"
-#include "runtime/config/text_error.h"
+#include "runtime/config/text_parts.h"
 
 namespace lockstep::config {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/config/text_error.h"
+#include "runtime/config/text_parts.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,6 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
 

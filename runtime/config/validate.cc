@@ -10,7 +10,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
-#include "runtime/config/names.h"
 #include "runtime/config/pattern.h"
 
 namespace lockstep::config {
@@ -34,7 +33,8 @@ void validate_train(const TrainConfig& train) {
   if (train.lanes != 0 && train.global_batch % train.lanes != 0) {
     refuse_value("train.global_batch",
                  train.global_batch,
-                 fmt::format("a multiple of train.lanes, which is {}", train.lanes));
+                 "a multiple of train.lanes, which is {}",
+                 train.lanes);
   }
   if (train.steps == 0 && train.epochs == 0) {
     throw ConfigError(
@@ -43,9 +43,9 @@ void validate_train(const TrainConfig& train) {
   if (train.steps != 0 && train.epochs != 0) {
     refuse_value("train.epochs",
                  train.epochs,
-                 fmt::format("exactly one of train.epochs and train.steps, which is {}; set the "
-                             "other one to 0",
-                             train.steps));
+                 "exactly one of train.epochs and train.steps, which is {}; set the "
+                 "other one to 0",
+                 train.steps);
   }
 }
 
@@ -113,7 +113,8 @@ void validate_milestones(const ScheduleConfig& schedule) {
     if (milestones[i] > milestones[i - 1]) continue;
     refuse_value("schedule.milestones",
                  milestones[i],
-                 fmt::format("increasing steps; the one before it is {}", milestones[i - 1]));
+                 "increasing steps; the one before it is {}",
+                 milestones[i - 1]);
   }
 }
 
@@ -126,9 +127,8 @@ void validate_schedule(const ScheduleConfig& schedule) {
                  "0 with schedule.kind CONSTANT or STEP, which have no minimum");
   }
   if (schedule.min_lr > schedule.lr) {
-    refuse_value("schedule.min_lr",
-                 schedule.min_lr,
-                 fmt::format("at most schedule.lr, which is {}", schedule.lr));
+    refuse_value(
+        "schedule.min_lr", schedule.min_lr, "at most schedule.lr, which is {}", schedule.lr);
   }
   validate_milestones(schedule);
   if (schedule.warmup_steps > 0 && schedule.kind == Kind::kOneCycle) {
@@ -206,8 +206,8 @@ void validate_error_feedback(const RunConfig& config) {
   if (comm.zero_stage > 1) {
     refuse_value("comm.error_feedback",
                  "true",
-                 fmt::format("false with comm.zero_stage {} (residuals are as large as gradients)",
-                             comm.zero_stage));
+                 "false with comm.zero_stage {} (residuals are as large as gradients)",
+                 comm.zero_stage);
   }
   if (has_fp16_gradients(config)) {
     refuse_value("comm.error_feedback",
@@ -261,23 +261,22 @@ void require_residual_groups(const RunConfig& config, int ranks) {
     if (is_allowed(number)) allowed.push_back(std::to_string(number));
   refuse_value("comm.residual_groups",
                groups,
-               fmt::format("{} with train.lanes {}{}",
-                           joined(allowed),
-                           lanes,
-                           ranks > 1 ? fmt::format(" on {} ranks", ranks) : ""));
+               "{} with train.lanes {}{}",
+               joined(allowed),
+               lanes,
+               ranks > 1 ? fmt::format(" on {} ranks", ranks) : "");
 }
 
 void validate_schedule_length(const ScheduleConfig& schedule, int64_t steps) {
   if (schedule.warmup_steps >= steps) {
-    refuse_value("schedule.warmup_steps",
-                 schedule.warmup_steps,
-                 fmt::format("below train.steps, which is {}", steps));
+    refuse_value(
+        "schedule.warmup_steps", schedule.warmup_steps, "below train.steps, which is {}", steps);
   }
   if (schedule.decay_steps > steps - schedule.warmup_steps) {
     refuse_value("schedule.decay_steps",
                  schedule.decay_steps,
-                 fmt::format("at most train.steps - schedule.warmup_steps, which is {}",
-                             steps - schedule.warmup_steps));
+                 "at most train.steps - schedule.warmup_steps, which is {}",
+                 steps - schedule.warmup_steps);
   }
 }
 

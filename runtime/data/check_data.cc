@@ -22,9 +22,8 @@ void check_range(const char* field, const std::vector<float>& range) {
 
 void check_image(const ImageConfig& image) {
   if (image.resize != 0 && image.resize < image.size)
-    config::refuse_value("data.image.resize",
-                         image.resize,
-                         fmt::format("0, or at least data.image.size ({})", image.size));
+    config::refuse_value(
+        "data.image.resize", image.resize, "0, or at least data.image.size ({})", image.size);
 }
 
 // Diffusion models generate images, so the scale of their pixels is fixed.
@@ -32,10 +31,10 @@ void check_scale(const DataConfig& data, const config::ModelTraits& model) {
   for (const auto& [field, given] : {std::pair("data.image.mean", &data.image.mean),
                                      std::pair("data.image.std", &data.image.std)}) {
     if (!given->empty())
-      config::refuse_value(
-          field,
-          fmt::format("[{}]", fmt::join(*given, ", ")),
-          fmt::format("unset with model.{}, whose pixels are always in [-1, 1]", model.section));
+      config::refuse_value(field,
+                           fmt::format("[{}]", fmt::join(*given, ", ")),
+                           "unset with model.{}, whose pixels are always in [-1, 1]",
+                           model.section);
   }
 }
 
@@ -62,12 +61,11 @@ void require_format_for_model(const DataConfig& data, const config::ModelTraits&
   const std::unique_ptr<const DataFormat> format = format_of(data);
   const std::string section = "data." + config::name_of(data.source);
   if (!format->supports(model.input))
-    config::refuse_value(
-        "data",
-        section,
-        fmt::format("{} with {}",
-                    formats_for(model),
-                    model.wants_images() ? "an image model" : "model." + model.section));
+    config::refuse_value("data",
+                         section,
+                         "{} with {}",
+                         formats_for(model),
+                         model.wants_images() ? "an image model" : "model." + model.section);
   format->check_for_model(model);
   check_order(data, model);
   if (model.diffusion) check_scale(data, model);

@@ -11,7 +11,6 @@
 #include "runtime/base/error.h"
 #include "runtime/data/check_data.h"
 #include "runtime/data/format.h"
-#include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/ordered.h"
 #include "runtime/data/target_warnings.h"

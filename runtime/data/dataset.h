@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/dtype.h"
@@ -41,8 +42,8 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual int64_t samples() const = 0;  // in an epoch; >= 1
-  virtual const SampleSpec& input() const = 0;
-  virtual const SampleSpec& target() const = 0;
+  const SampleSpec& input() const { return input_; }
+  const SampleSpec& target() const { return target_; }
   // Writes input().bytes() to `input` and target().bytes() to `target`, which need no alignment
   // beyond that of their dtypes. Does not allocate, except in image decoders.
   virtual void read(const SampleKey& key, std::byte* input, std::byte* target) const = 0;
@@ -71,6 +72,37 @@ class Dataset {
   virtual uint64_t checksum() const;
   // Bad records that read() has replaced so far, each counted once.
   virtual int64_t bad_records() const { return 0; }
+
+ protected:
+  explicit Dataset(SampleSpec input = {}, SampleSpec target = {})
+      : input_(std::move(input)), target_(std::move(target)) {}
+
+  SampleSpec input_, target_;  // fixed once the data set is made
+};
+
+// Base of data sets that change a part of another one.
+class WrappedDataset : public Dataset {
+ public:
+  explicit WrappedDataset(std::unique_ptr<Dataset> dataset)
+      : Dataset(dataset->input(), dataset->target()), dataset_(std::move(dataset)) {}
+
+  int64_t samples() const override { return dataset_->samples(); }
+  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
+    dataset_->read(key, input, target);
+  }
+  int64_t resident_bytes() const override { return dataset_->resident_bytes(); }
+  int64_t length(int64_t index) const override { return dataset_->length(index); }
+  int32_t label(int64_t index) const override { return dataset_->label(index); }
+  LabelCounts label_counts() const override { return dataset_->label_counts(); }
+  std::vector<std::string> files() const override { return dataset_->files(); }
+  std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
+  SampleOrder order() const override { return dataset_->order(); }
+  bool is_expensive() const override { return dataset_->is_expensive(); }
+  uint64_t checksum() const override { return dataset_->checksum(); }
+  int64_t bad_records() const override { return dataset_->bad_records(); }
+
+ protected:
+  const std::unique_ptr<Dataset> dataset_;
 };
 
 struct DataSummary {

@@ -55,10 +55,11 @@ std::optional<DataSource> image_source_at(const std::string& path) {
 
 void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction) {
   if (eval.empty() || eval_fraction == 0) return;
-  config::refuse_value(
-      section + ".eval_fraction",
-      eval_fraction,
-      fmt::format("0 when {}.eval is given, which is {}", section, in_quotes(eval)));
+  config::refuse_value(section + ".eval_fraction",
+                       eval_fraction,
+                       "0 when {}.eval is given, which is {}",
+                       section,
+                       in_quotes(eval));
 }
 
 void require_numbering_from_0(const config::ModelTraits& model,

@@ -1,7 +1,6 @@
 #pragma once
 // The interface of a data format. runtime/README.md explains how to add one.
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -119,6 +118,17 @@ class FileFormat : public DataFormat {
   }
   static void add(const std::vector<std::string>& more, std::vector<std::string>* names) {
     names->insert(names->end(), more.begin(), more.end());
+  }
+};
+
+// The same for texts, whose samples are tokens.
+template <typename Config>
+class TextFormat : public FileFormat<Config> {
+ public:
+  using FileFormat<Config>::FileFormat;
+
+  bool supports(config::ModelInput input) const override {
+    return input == config::ModelInput::kTokens;
   }
 };
 

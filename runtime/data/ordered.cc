@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/config/limits.h"
 
 namespace lockstep::data {
 namespace {
@@ -38,17 +37,11 @@ std::shared_ptr<const std::vector<int32_t>> lengths_of(const Dataset& dataset) {
 }
 
 // Wraps a data set to give it another order.
-class OrderedDataset final : public Dataset {
+class OrderedDataset final : public WrappedDataset {
  public:
   OrderedDataset(std::unique_ptr<Dataset> dataset, SampleOrder order)
-      : dataset_(std::move(dataset)), order_(std::move(order)) {}
+      : WrappedDataset(std::move(dataset)), order_(std::move(order)) {}
 
-  int64_t samples() const override { return dataset_->samples(); }
-  const SampleSpec& input() const override { return dataset_->input(); }
-  const SampleSpec& target() const override { return dataset_->target(); }
-  void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    dataset_->read(key, input, target);
-  }
   int64_t resident_bytes() const override {
     size_t bytes = 0;
     if (order_.balanced != nullptr)
@@ -57,17 +50,9 @@ class OrderedDataset final : public Dataset {
     if (order_.lengths != nullptr) bytes += order_.lengths->capacity() * sizeof(int32_t);
     return dataset_->resident_bytes() + static_cast<int64_t>(bytes);
   }
-  int64_t length(int64_t index) const override { return dataset_->length(index); }
-  int32_t label(int64_t index) const override { return dataset_->label(index); }
-  std::vector<std::string> files() const override { return dataset_->files(); }
-  std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
   SampleOrder order() const override { return order_; }
-  bool is_expensive() const override { return dataset_->is_expensive(); }
-  uint64_t checksum() const override { return dataset_->checksum(); }
-  int64_t bad_records() const override { return dataset_->bad_records(); }
 
  private:
-  std::unique_ptr<Dataset> dataset_;
   SampleOrder order_;
 };
 

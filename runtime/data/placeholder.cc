@@ -7,10 +7,9 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
-#include "runtime/config/limits.h"
+#include "runtime/base/text.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/format.h"
-#include "runtime/data/images/flattened.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/text/text_samples.h"
 
@@ -44,15 +43,10 @@ std::string missing_file(const DataConfig& config, const DataFormat& format) {
 class PlaceholderDataset final : public Dataset {
  public:
   PlaceholderDataset(SampleSpec input, SampleSpec target)
-      : input_(std::move(input)), target_(std::move(target)) {}
+      : Dataset(std::move(input), std::move(target)) {}
   int64_t samples() const override { return kPlaceholderSamples; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   void read(const SampleKey&, std::byte*, std::byte*) const override { LOCKSTEP_CHECK(false); }
   int64_t resident_bytes() const override { return 0; }
-
- private:
-  SampleSpec input_, target_;
 };
 
 class PlaceholderStore final : public ImageStore {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/base/content_hash.h"
 #include "runtime/base/error.h"
 #include "runtime/base/int128.h"
 #include "runtime/base/rng.h"
@@ -19,13 +20,9 @@ int64_t bounded(uint32_t high, uint32_t low, int64_t bound) {
   return static_cast<int64_t>((static_cast<UInt128>(word) * static_cast<uint64_t>(bound)) >> 64);
 }
 
-// A different seed for each window, so that no two windows are permuted alike. The mixing is
-// SplitMix64's.
+// A different seed for each window, so that no two windows are permuted alike.
 uint64_t seed_of_window(uint64_t seed, int64_t window) {
-  uint64_t z = seed + static_cast<uint64_t>(window + 1) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+  return split_mix(seed + static_cast<uint64_t>(window + 1) * kSplitMixStep);
 }
 
 }  // namespace

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/lines.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 
@@ -42,6 +42,10 @@ void refuse(std::span<const std::byte> bytes, const std::string& name, bool mark
 }
 
 }  // namespace
+
+bool only_zeros(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
 
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name) {
   refuse(bytes, name, /*markup_too=*/false);
@@ -111,10 +115,6 @@ std::string missing_remedy(const std::string& dir, const std::string& path, cons
   if (dir.empty())
     return "; paths begin at the current folder: give the folder of the data with --data";
   return "; give the folder of the data with --data";
-}
-
-bool only_zeros(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 // Returns the buffer for the bytes that follow the first `written`.

@@ -17,6 +17,8 @@ namespace lockstep::data {
 // Whether `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
 
+bool only_zeros(std::span<const std::byte> bytes);
+
 // Throws DataError if a file of text is in fact of another format, such as Parquet or zip. The
 // message explains how to convert it. A web page or XML is text. `name`: the file's, for messages.
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name);

@@ -58,14 +58,12 @@ void fill_noise(uint64_t seed, std::vector<float>& values) {
 class SyntheticDataset final : public Dataset {
  public:
   SyntheticDataset(int64_t samples, SampleSpec input, SampleSpec target)
-      : samples_(samples), input_(std::move(input)), target_(std::move(target)) {
+      : Dataset(std::move(input), std::move(target)), samples_(samples) {
     const auto bytes = static_cast<int64_t>(input_.bytes() + target_.bytes());
     rows_ = std::clamp<int64_t>(kTableBytes / bytes, 1, std::min(samples, kTableSamples));
   }
 
   int64_t samples() const override { return samples_; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   int64_t resident_bytes() const override {
     return static_cast<int64_t>((features_.size() + values_.size()) * sizeof(float) +
                                 (tokens_.size() + labels_.size()) * sizeof(int32_t));
@@ -158,7 +156,6 @@ class SyntheticDataset final : public Dataset {
  private:
   int64_t samples_;
   int64_t rows_ = 0;  // samples generated
-  SampleSpec input_, target_;
   std::vector<float> features_, values_;
   std::vector<int32_t> labels_, tokens_;
 };

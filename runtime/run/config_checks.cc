@@ -22,8 +22,8 @@ void check_mixup(const TrainConfig& train, const config::ModelTraits& traits) {
   if (!mixes(traits)) {
     config::refuse_value("train.mixup",
                          train.mixup,
-                         fmt::format("0; above 0 only with a model that classifies images: {}",
-                                     models::sections_where(mixes)));
+                         "0; above 0 only with a model that classifies images: {}",
+                         models::sections_where(mixes));
   }
 }
 
@@ -35,10 +35,12 @@ void check_best(const EvalConfig& eval, const config::ModelTraits& traits) {
     const auto metric = static_cast<Metric>(i);
     if (config::has_metric(traits, metric)) append_item(allowed, name_of(metric));
   }
-  config::refuse_value(
-      "eval.best",
-      name_of(eval.best),
-      fmt::format("{} with model.{} and loss {}", allowed, traits.section, name_of(traits.loss)));
+  config::refuse_value("eval.best",
+                       name_of(eval.best),
+                       "{} with model.{} and loss {}",
+                       allowed,
+                       traits.section,
+                       name_of(traits.loss));
 }
 
 void check_recompute(const ExecutionConfig& execution, const config::ModelTraits& traits) {
@@ -46,9 +48,8 @@ void check_recompute(const ExecutionConfig& execution, const config::ModelTraits
   config::refuse_value(
       "execution.recompute",
       "BLOCKS",
-      fmt::format(
-          "NOTHING: only {} has blocks",
-          models::sections_where([](const auto& other) { return other.has_blocks; }, "model.")));
+      "NOTHING: only {} has blocks",
+      models::sections_where([](const auto& other) { return other.has_blocks; }, "model."));
 }
 
 void check_length_buckets(const ExecutionConfig& execution, const config::ModelTraits& traits) {
@@ -59,12 +60,9 @@ void check_length_buckets(const ExecutionConfig& execution, const config::ModelT
       config::refuse_value(kField, length, "none, because the model's input is not tokens");
     if (length >= traits.context)
       config::refuse_value(
-          kField,
-          length,
-          fmt::format("lengths below {}, which is {}", traits.field("context"), traits.context));
+          kField, length, "lengths below {}, which is {}", traits.field("context"), traits.context);
     if (length <= before)
-      config::refuse_value(
-          kField, length, fmt::format("increasing lengths; the one before is {}", before));
+      config::refuse_value(kField, length, "increasing lengths; the one before is {}", before);
     before = length;
   }
 }
@@ -137,19 +135,17 @@ void check_class_weights(const TrainConfig& train, const config::ModelTraits& tr
   const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
   const config::Task task = config::task_of(traits);
   if (task != config::Task::kClasses && task != config::Task::kYesNo)
-    config::refuse_value(
-        "train.class_weights",
-        given,
-        fmt::format("none with model.{}, which does not predict classes with this loss",
-                    traits.section));
+    config::refuse_value("train.class_weights",
+                         given,
+                         "none with model.{}, which does not predict classes with this loss",
+                         traits.section);
   if (train.mixup > 0)
     config::refuse_value(
         "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
   const int64_t classes = task == config::Task::kYesNo ? 2 : traits.outputs;
   if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
-    config::refuse_value("train.class_weights",
-                         given,
-                         fmt::format("one number for each class, of which there are {}", classes));
+    config::refuse_value(
+        "train.class_weights", given, "one number for each class, of which there are {}", classes);
 }
 
 void check_config(const OpenedConfig& opened) {

@@ -9,7 +9,7 @@
 
 #include "collectives/communicator.h"
 #include "runtime/exec/device_state.h"
-#include "runtime/metrics/device_record.h"
+#include "runtime/metrics/step_record.h"
 
 namespace lockstep::train {
 

@@ -4,7 +4,7 @@
 #include <zlib.h>
 
 #include "fuzz_target.h"
-#include "runtime/data/images/png_decoder.h"
+#include "runtime/data/images/png.h"
 #include "tests/unit/data/images.h"
 
 namespace lockstep::fuzz {

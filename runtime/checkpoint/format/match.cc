@@ -1,8 +1,5 @@
 #include "runtime/checkpoint/format/match.h"
 
-#include <algorithm>
-
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/checkpoint/format/file_layout.h"
@@ -95,6 +92,20 @@ std::vector<std::string> list_mismatches(const ShapeByName& found, const ShapeBy
           "the model has no tensor {} (of shape {})", quote_name(name), shape_text(shape)));
   }
   return lines;
+}
+
+void refuse_mismatches(const std::string& origin,
+                       const std::vector<std::string>& mismatches,
+                       const std::string& whose,
+                       const std::string& hint) {
+  if (mismatches.empty()) return;
+  throw CheckpointError("{}: {} tensor{} not match {}: {}{}",
+                        origin,
+                        mismatches.size(),
+                        mismatches.size() == 1 ? " does" : "s do",
+                        whose,
+                        mismatches.front(),
+                        hint);
 }
 
 void require_match(const ShapeByName& found,

@@ -33,6 +33,13 @@ bool is_bookkeeping(const std::string& name);
 // A line for every tensor that is missing, has another shape or is not expected.
 std::vector<std::string> list_mismatches(const ShapeByName& found, const ShapeByName& expected);
 
+// Throws CheckpointError with the number of these lines and the first one, if there are any.
+// `whose`: "the model's"; `hint` ends the message.
+void refuse_mismatches(const std::string& origin,
+                       const std::vector<std::string>& mismatches,
+                       const std::string& whose = "the model's",
+                       const std::string& hint = "");
+
 // Throws CheckpointError unless both have the same names with the same shapes. The message names
 // the first mismatches.
 void require_match(const ShapeByName& found,

@@ -4,14 +4,13 @@
 #include <map>
 #include <set>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 #include "runtime/checkpoint/format/file_layout.h"
 #include "runtime/checkpoint/format/match.h"
 #include "runtime/checkpoint/format/recorded_file.h"
 #include "runtime/checkpoint/format/shards.h"
-#include "runtime/checkpoint/format/wrapped_names.h"
 
 namespace lockstep::checkpoint {
 namespace {

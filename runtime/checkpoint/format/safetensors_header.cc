@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
+#include "runtime/base/text.h"
 #include "runtime/checkpoint/format/safetensors.h"
 
 namespace lockstep::checkpoint {

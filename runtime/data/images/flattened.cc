@@ -1,4 +1,4 @@
-#include "runtime/data/images/flattened.h"
+#include "runtime/data/images/image_dataset.h"
 
 #include <array>
 #include <cstring>
@@ -12,29 +12,25 @@
 namespace lockstep::data {
 namespace {
 
-class FlattenedDataset final : public Dataset {
+class FlattenedDataset final : public WrappedDataset {
  public:
   FlattenedDataset(std::unique_ptr<Dataset> images,
                    const std::vector<float>& mean,
                    const std::vector<float>& std)
-      : images_(std::move(images)), normalised_(mean.size()) {
-    input_ = {DType::kF32, Shape{images_->input().shape.elements()}};
+      : WrappedDataset(std::move(images)), normalised_(mean.size()) {
+    input_ = {DType::kF32, Shape{dataset_->input().shape.elements()}};
     for (size_t c = 0; c < mean.size(); ++c)
       for (int byte = 0; byte < 256; ++byte)
         normalised_[c][static_cast<size_t>(byte)] =
             (static_cast<float>(byte) / 255.0f - mean[c]) / std[c];
   }
 
-  int64_t samples() const override { return images_->samples(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return images_->target(); }
-
   // The bytes are read into the last quarter of the memory for the floats. Float i ends before byte
   // i + 1 begins, so in ascending order no byte is overwritten before it is read.
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto features = static_cast<size_t>(input_.shape[0]);
     std::byte* bytes = input + 3 * features;
-    images_->read(key, bytes, target);
+    dataset_->read(key, bytes, target);
     const size_t channels = normalised_.size();
     for (size_t i = 0; i < features; i += channels)
       for (size_t c = 0; c < channels; ++c) {
@@ -43,19 +39,8 @@ class FlattenedDataset final : public Dataset {
       }
   }
 
-  int64_t resident_bytes() const override { return images_->resident_bytes(); }
-  int32_t label(int64_t index) const override { return images_->label(index); }
-  std::vector<std::string> files() const override { return images_->files(); }
-  std::string name_of(int64_t index) const override { return images_->name_of(index); }
-  SampleOrder order() const override { return images_->order(); }
-  bool is_expensive() const override { return images_->is_expensive(); }
-  uint64_t checksum() const override { return images_->checksum(); }
-  int64_t bad_records() const override { return images_->bad_records(); }
-
  private:
-  std::unique_ptr<Dataset> images_;
   std::vector<std::array<float, 256>> normalised_;  // (channels)
-  SampleSpec input_;
 };
 
 }  // namespace

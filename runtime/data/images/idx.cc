@@ -103,10 +103,14 @@ struct IdxFile {
   IdxArray array;
 };
 
+struct IdxPair {
+  IdxFile images, labels;
+};
+
 class IdxDataset final : public Dataset {
  public:
-  IdxDataset(IdxFile images, IdxFile labels, const IdxConfig& config)
-      : images_(std::move(images)), labels_(std::move(labels)) {
+  IdxDataset(IdxPair pair, const IdxConfig& config)
+      : images_(std::move(pair.images)), labels_(std::move(pair.labels)) {
     input_ = {DType::kF32, Shape{images_.features()}};
     target_ = {DType::kI32, Shape{}};
     for (int byte = 0; byte < 256; ++byte)
@@ -114,8 +118,6 @@ class IdxDataset final : public Dataset {
   }
 
   int64_t samples() const override { return images_.count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const int64_t features = input_.shape[0];
@@ -136,12 +138,7 @@ class IdxDataset final : public Dataset {
 
  private:
   IdxFile images_, labels_;
-  SampleSpec input_, target_;
   std::array<float, 256> normalised_;
-};
-
-struct IdxPair {
-  IdxFile images, labels;
 };
 
 // Opens images, an array of min_rank to 4 dimensions of which samples are the first, and their
@@ -174,16 +171,6 @@ IdxPair open_files(const std::string& dir,
                     *classes,
                     numbering_note(counts_of(labels.array.values)));
   return {std::move(images), std::move(labels)};
-}
-
-std::unique_ptr<IdxDataset> open_pair(const std::string& dir,
-                                      const std::string& images_path,
-                                      const std::string& labels_path,
-                                      const std::string& prefix,
-                                      const IdxConfig& config,
-                                      int64_t* classes) {
-  IdxPair pair = open_files(dir, images_path, labels_path, prefix, 2, classes);
-  return std::make_unique<IdxDataset>(std::move(pair.images), std::move(pair.labels), config);
 }
 
 // Makes a store of images from an array (N, H, W) or (N, H, W, C).
@@ -223,10 +210,10 @@ class Idx final : public DataFormat {
   void check_for_model(const config::ModelTraits& model) const override {
     constexpr float kHalf = 0.5f;
     if (!model.diffusion || (idx_.mean == kHalf && idx_.std == kHalf)) return;
-    config::refuse_value(
-        idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
-        idx_.mean == kHalf ? idx_.std : idx_.mean,
-        fmt::format("0.5 with model.{}, whose pixels are always in [-1, 1]", model.section));
+    config::refuse_value(idx_.mean == kHalf ? "data.idx.std" : "data.idx.mean",
+                         idx_.mean == kHalf ? idx_.std : idx_.mean,
+                         "0.5 with model.{}, whose pixels are always in [-1, 1]",
+                         model.section);
   }
 
   bool supports(config::ModelInput input) const override {
@@ -257,19 +244,25 @@ class Idx final : public DataFormat {
   }
 
  private:
+  // See open_files().
+  IdxPair open_train(int min_rank, int64_t* classes) const {
+    return open_files(
+        data_.dir, idx_.train_images, idx_.train_labels, "idx.train", min_rank, classes);
+  }
+  IdxPair open_eval(int min_rank, int64_t* classes) const {
+    return open_files(data_.dir, idx_.eval_images, idx_.eval_labels, "idx.eval", min_rank, classes);
+  }
+
   ImageStores open_images(bool need_train) const {
     ImageStores stores;
     stores.kind = "IDX images";
     stores.labels_from = idx_.train_labels;
     int64_t classes = -1;
     if (need_train)
-      stores.train = make_store(
-          open_files(data_.dir, idx_.train_images, idx_.train_labels, "idx.train", 3, &classes));
+      stores.train = make_store(open_train(3, &classes));
     else
       classes = classes_of_training();
-    if (has_eval())
-      stores.eval = make_store(
-          open_files(data_.dir, idx_.eval_images, idx_.eval_labels, "idx.eval", 3, &classes));
+    if (has_eval()) stores.eval = make_store(open_eval(3, &classes));
     stores.classes = classes;
     return stores;
   }
@@ -290,8 +283,7 @@ class Idx final : public DataFormat {
     DataSummary& summary = opened.summary;
     int64_t classes = -1;
     if (need_train) {
-      opened.train =
-          open_pair(data_.dir, idx_.train_images, idx_.train_labels, "idx.train", idx_, &classes);
+      opened.train = std::make_unique<IdxDataset>(open_train(2, &classes), idx_);
       summary.train_samples = opened.train->samples();
       summary.features = opened.train->input().shape[0];
     } else if (model.outputs == 0 && !idx_.train_labels.empty()) {
@@ -309,8 +301,7 @@ class Idx final : public DataFormat {
       classes = model.outputs;
     }
     if (has_eval()) {
-      opened.eval =
-          open_pair(data_.dir, idx_.eval_images, idx_.eval_labels, "idx.eval", idx_, &classes);
+      opened.eval = std::make_unique<IdxDataset>(open_eval(2, &classes), idx_);
       summary.eval_samples = opened.eval->samples();
       const int64_t features = opened.eval->input().shape[0];
       if (opened.train != nullptr && features != summary.features)

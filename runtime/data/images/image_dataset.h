@@ -31,8 +31,6 @@ class ImageDataset final : public Dataset {
                uint64_t seed);
 
   int64_t samples() const override { return store_->count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override;
   int64_t resident_bytes() const override;
   int32_t label(int64_t index) const override { return store_->label(index); }
@@ -64,7 +62,6 @@ class ImageDataset final : public Dataset {
   BadRecords policy_;
   float max_bad_fraction_;
   uint64_t seed_;
-  SampleSpec input_, target_;
   mutable std::vector<std::atomic<uint64_t>> known_bad_;  // a bit per sample
   mutable std::atomic<int64_t> bad_{0};
 };
@@ -72,5 +69,10 @@ class ImageDataset final : public Dataset {
 // Makes data sets of opened stores. Throws ConfigError if the image and augment sections do not fit
 // the images. Throws DataError if images for evaluation have another size than those for training.
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed);
+
+// Converts samples (H, W, C) u8 to x (H * W * C) f32 = (byte / 255 - mean[c]) / std[c]; they are
+// normalised here, because such models do not do it. Throws ConfigError if the model's targets are
+// not classes, DataError if it has fewer classes than the data.
+OpenedData flatten_images(OpenedData images, const config::ModelTraits& model);
 
 }  // namespace lockstep::data

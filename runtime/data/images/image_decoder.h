@@ -5,7 +5,7 @@
 #include <span>
 
 #include "runtime/data/images/jpeg_decoder.h"
-#include "runtime/data/images/png_decoder.h"
+#include "runtime/data/images/png.h"
 
 namespace lockstep::data {
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/data/images/augment.h"
 
 namespace lockstep::data {
 namespace {

@@ -72,7 +72,6 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.labels_from = stores.labels_from;
   summary.warnings = stores.warnings;
   summary.bad_records = stores.bad_records;
-  summary.warnings = stores.warnings;
   config::ImageNormalisation normalisation =
       config::normalisation_of(config, static_cast<size_t>(summary.channels));
   summary.mean = std::move(normalisation.mean);

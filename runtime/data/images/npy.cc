@@ -6,12 +6,10 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/config/limits.h"
+#include "runtime/base/text.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image.h"
-#include "runtime/data/images/npy_features.h"
 #include "runtime/data/images/npy_file.h"
-#include "runtime/data/images/npy_labels.h"
 
 namespace lockstep::data {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
-#include "runtime/config/limits.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 namespace {

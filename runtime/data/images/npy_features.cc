@@ -1,4 +1,4 @@
-#include "runtime/data/images/npy_features.h"
+#include "runtime/data/images/npy_file.h"
 
 #include <fmt/format.h>
 
@@ -98,8 +98,6 @@ class NpyFeatures final : public Dataset {
   }
 
   int64_t samples() const override { return set_.inputs.array.count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto row = static_cast<size_t>(key.index);
     copy_row(set_.inputs, row, input_, input);
@@ -126,7 +124,6 @@ class NpyFeatures final : public Dataset {
   }
 
   NpySet set_;
-  SampleSpec input_, target_;
 };
 
 }  // namespace

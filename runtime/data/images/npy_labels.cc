@@ -1,4 +1,4 @@
-#include "runtime/data/images/npy_labels.h"
+#include "runtime/data/images/npy_file.h"
 
 #include <algorithm>
 #include <cmath>

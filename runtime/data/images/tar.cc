@@ -8,7 +8,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep::data {
@@ -47,10 +46,6 @@ std::optional<uint64_t> number_of(std::span<const std::byte> header, Field field
     return value;
   }
   return parse_as<uint64_t>(trimmed(text_of(bytes), " "), 8);
-}
-
-bool only_zeros(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
 bool checksum_holds(std::span<const std::byte> header) {

@@ -1,16 +1,13 @@
 #include "runtime/data/images/tar_index.h"
 
-#include <algorithm>
 #include <cctype>
 #include <optional>
 #include <string_view>
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
-#include "runtime/base/lines.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/images/image.h"
 #include "runtime/data/images/image_name.h"
 #include "runtime/data/images/tar.h"

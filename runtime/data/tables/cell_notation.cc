@@ -9,9 +9,7 @@
 #include <vector>
 
 #include "runtime/base/text.h"
-#include "runtime/data/tables/affixed_numbers.h"
-#include "runtime/data/tables/csv.h"
-#include "runtime/data/tables/dates.h"
+#include "runtime/data/tables/number_format.h"
 #include "runtime/data/tables/other_format.h"
 
 namespace lockstep::data {

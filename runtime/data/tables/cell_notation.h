@@ -6,7 +6,6 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/data/tables/affixed_numbers.h"
 #include "runtime/data/tables/number_format.h"
 
 namespace lockstep::data {
@@ -22,5 +21,9 @@ std::string missing_remedy(std::vector<std::string> kept, const std::vector<std:
 // comma, set data.table.decimal: ...", or "" if nothing is known. `evaluation`: the training file
 // has numbers in `format`, so both files must be written alike.
 std::string number_remedy(const std::string& cell, const NumberFormat& format, bool evaluation);
+
+// Whether a cell looks like a date, a time of the day or both: "2024-01-31T12:30:05Z",
+// "31/01/2024", "01.02.24", "Jan 5, 2024", "12:30". It need not exist in the calendar.
+bool is_date_or_time(std::string_view cell);
 
 }  // namespace lockstep::data

@@ -3,10 +3,8 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <utility>
 
-#include "runtime/base/error.h"
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 

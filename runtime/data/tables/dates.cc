@@ -1,4 +1,4 @@
-#include "runtime/data/tables/dates.h"
+#include "runtime/data/tables/cell_notation.h"
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#include "runtime/data/tables/header_check.h"
+#include "runtime/data/tables/table_schema.h"
 
 #include <algorithm>
 #include <map>

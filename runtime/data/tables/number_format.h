@@ -1,8 +1,11 @@
 #pragma once
-// How the numbers of a table are written.
+// How the numbers of a table are written, and numbers with something before or after them: "$12",
+// "12 kg", "5%", "(3)".
 
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::data {
 
@@ -17,5 +20,17 @@ struct NumberFormat {
 // threes: with thousands ",", "1,234,567" and "1234567" are numbers, and "12,34" and "0,123" are
 // not.
 bool parse_number(std::string_view text, const NumberFormat& format, double* number);
+
+// What the cells of a column probably are.
+struct CellNotation {
+  std::string what;            // "numbers with a decimal comma"; empty: unknown
+  std::string remedy;          // "set data.table.decimal: \",\""; empty: leave the column out
+  bool is_number = false;      // numbers that are written otherwise, so never meant as categories
+  bool other_decimal = false;  // the remedy sets data.table.decimal, which applies to all columns
+  std::vector<std::string> words = {};  // beside numbers, which may mark a missing value
+};
+
+// The notation of at least nine in ten cells, if they are numbers with one of a few affixes.
+CellNotation affixed_numbers(std::span<const std::string> cells, const NumberFormat& format);
 
 }  // namespace lockstep::data

@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -69,8 +68,6 @@ class TableDataset final : public Dataset {
   }
 
   int64_t samples() const override { return static_cast<int64_t>(labels_.size() + values_.size()); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     encoder_->expand(&cells_[key.index * encoder_->encodings().size()],
@@ -100,7 +97,6 @@ class TableDataset final : public Dataset {
   std::vector<int64_t> lines_;   // (samples) in the file
   std::vector<int32_t> labels_;  // (samples), or empty
   std::vector<float> values_;    // (samples), or empty
-  SampleSpec input_, target_;
 };
 
 // Whether a record of the training file is held out for evaluation.

@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/cell_notation.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep::data {

@@ -9,7 +9,6 @@
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
-#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table.h"
 
 namespace lockstep::data {
@@ -47,8 +46,7 @@ void require_columns(const std::string& field,
   for (const std::string& column : columns) {
     check_column(field, column, header);
     if (std::find(other.begin(), other.end(), column) != other.end())
-      config::refuse_value(
-          field, in_quotes(column), fmt::format("columns that are not in {}", other_field));
+      config::refuse_value(field, in_quotes(column), "columns that are not in {}", other_field);
   }
 }
 
@@ -95,9 +93,9 @@ class Table final : public FileFormat<TableConfig> {
     if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)
       config::refuse_value("data.table.standardise_target",
                            "true",
-                           fmt::format("false with {} {}; true only with MEAN_SQUARED_ERROR",
-                                       model.field("loss"),
-                                       lockstep::name_of(model.loss)));
+                           "false with {} {}; true only with MEAN_SQUARED_ERROR",
+                           model.field("loss"),
+                           lockstep::name_of(model.loss));
   }
 
   // For the samples see table.h.

@@ -10,7 +10,6 @@
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
-#include "runtime/data/tables/header_check.h"
 #include "runtime/tokenizer/unicode.h"
 
 namespace lockstep::data {

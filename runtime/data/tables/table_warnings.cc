@@ -8,8 +8,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "runtime/base/error.h"
 #include "runtime/data/tables/cell_notation.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep::data {

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
-#include "runtime/base/error.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/format.h"
-#include "runtime/data/tables/table_columns.h"
+#include "runtime/data/tables/column_names.h"
 
 namespace lockstep::data {
 namespace {
@@ -34,10 +33,10 @@ ClassNames::ClassNames(const std::vector<std::string>& listed, const std::string
     if (!is_new && names_[other] == name)
       config::refuse_value(field, in_quotes(name), "each name only once");
     if (!is_new)
-      config::refuse_value(
-          field,
-          spell_out(name),
-          fmt::format("each class only once; {} is the same class", spell_out(names_[other])));
+      config::refuse_value(field,
+                           spell_out(name),
+                           "each class only once; {} is the same class",
+                           spell_out(names_[other]));
     names_.push_back(name);
   }
   classes_ = static_cast<int64_t>(names_.size());

@@ -1,10 +1,7 @@
 #include "runtime/data/text/conversation.h"
 
-#include <algorithm>
-
 #include "runtime/base/error.h"
 #include "runtime/data/text/json_lines.h"
-#include "runtime/data/text/messages.h"
 
 namespace lockstep::data {
 namespace {

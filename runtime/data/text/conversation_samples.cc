@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/base/error.h"
 #include "runtime/data/text/text_samples.h"
 
 namespace lockstep::data {
@@ -16,16 +15,13 @@ class ConversationDataset final : public Dataset {
                       bool shuffled,
                       bool padded,
                       const std::string& name)
-      : store_(std::move(store)),
+      : Dataset(text_input(model, true), text_target(model, 0)),
+        store_(std::move(store)),
         packing_(store_->boundaries(), model.context, !padded, name),
         seed_(seed),
-        shuffled_(shuffled),
-        input_(text_input(model, true)),
-        target_(text_target(model, 0)) {}
+        shuffled_(shuffled) {}
 
   int64_t samples() const override { return packing_.samples(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto copy = [this](const Piece& piece, int32_t* ids, int32_t* targets) {
@@ -48,7 +44,6 @@ class ConversationDataset final : public Dataset {
   Packing packing_;
   uint64_t seed_;
   bool shuffled_;
-  SampleSpec input_, target_;
 };
 
 }  // namespace

@@ -1,13 +1,11 @@
 // data.conversations: messages, or prompts and answers. A language model learns the answers.
 #include <algorithm>
-#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/base/lines.h"
-#include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/source_file.h"
@@ -19,8 +17,6 @@
 
 namespace lockstep::data {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr char kTokenizerField[] = "data.conversations.tokenizer";
 
@@ -47,17 +43,9 @@ struct ReadLine {
   std::string unread;   // see Conversation
 };
 
-// `path` relative to data.dir if it exists there, otherwise `path` itself.
-fs::path resolve(const DataConfig& data, const std::string& path) {
-  const fs::path below = fs::path(data.dir) / path;
-  std::error_code error;
-  const bool meant = fs::exists(below, error) || !same_looking_path(below.string()).empty();
-  return path.empty() || !meant ? fs::path(path) : below;
-}
-
-class Conversations final : public FileFormat<ConversationsConfig> {
+class Conversations final : public TextFormat<ConversationsConfig> {
  public:
-  using FileFormat::FileFormat;
+  using TextFormat::TextFormat;
 
   void check() const override {
     for (const auto& [field, name] : {std::pair("messages", config_.messages),
@@ -76,21 +64,16 @@ class Conversations final : public FileFormat<ConversationsConfig> {
       config::refuse_value(
           "data.conversations.padded",
           "false",
-          fmt::format(
-              "true, because in model.{} conversations of the same sample would see each other",
-              model.section));
-  }
-
-  bool supports(config::ModelInput input) const override {
-    return input == config::ModelInput::kTokens;
+          "true, because in model.{} conversations of the same sample would see each other",
+          model.section);
   }
 
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t seed,
                     bool need_train) const override {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
-    const chat::ChatFiles files = chat::read_chat_files(resolve(data_, config_.tokenizer),
-                                                        resolve(data_, config_.chat_template));
+    const chat::ChatFiles files = chat::read_chat_files(path_in_data(data_, config_.tokenizer),
+                                                        path_in_data(data_, config_.chat_template));
     if (config_.texts_as_messages && !files.chat_template)
       config::refuse_value(
           "data.conversations.texts_as_messages",

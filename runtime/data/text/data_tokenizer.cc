@@ -10,19 +10,15 @@
 #include "runtime/config/limits.h"
 
 namespace lockstep::data {
-namespace {
-
 namespace fs = std::filesystem;
 
-fs::path path_of(const DataConfig& data, const std::string& path) {
+fs::path path_in_data(const DataConfig& data, const std::string& path) {
   const fs::path below = fs::path(data.dir) / path;
   std::error_code error;
   // If a file that looks the same is below data.dir, the error about `below` reports it.
   const bool meant = fs::exists(below, error) || !same_looking_path(below.string()).empty();
-  return meant ? below : fs::path(path);
+  return path.empty() || !meant ? fs::path(path) : below;
 }
-
-}  // namespace
 
 decltype(DataConfig::source) source_with_tokenizer(decltype(DataConfig::source) source,
                                                    const std::string& weights,
@@ -48,7 +44,7 @@ int64_t placeholder_vocabulary(const DataConfig& data,
                                   model.text_task == config::TextTask::kNextToken;
   const int64_t known = outputs_are_tokens ? model.outputs : model.vocabulary;
   if (known > 0) return known;
-  const fs::path file = path_of(data, path);
+  const fs::path file = path_in_data(data, path);
   std::error_code error;
   if (path.empty() || !fs::exists(file, error))
     missing.refuse("the number of tokens",
@@ -63,11 +59,11 @@ std::unique_ptr<const tokenizer::Tokenizer> open_data_tokenizer(const DataConfig
     config::refuse_value(
         field,
         in_quotes(path),
-        fmt::format("the path of a tokenizer ({}), or a folder with one of them, because neither "
-                    "model.from nor train.init_from names such a folder",
-                    kTokenizerFiles));
+        "the path of a tokenizer ({}), or a folder with one of them, because neither "
+        "model.from nor train.init_from names such a folder",
+        kTokenizerFiles);
   try {
-    return tokenizer::open_tokenizer(path_of(data, path));
+    return tokenizer::open_tokenizer(path_in_data(data, path));
   } catch (const DataError& error) {
     throw DataError("{}: {}", field, error.what());
   }

@@ -1,8 +1,8 @@
 #pragma once
 // The tokenizer that the data section of the config names.
 
+#include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "runtime/config/run_config.h"
@@ -10,6 +10,9 @@
 #include "runtime/tokenizer/tokenizer.h"
 
 namespace lockstep::data {
+
+// `path` relative to data.dir if it exists there, otherwise `path` itself.
+std::filesystem::path path_in_data(const DataConfig& data, const std::string& path);
 
 // The source of a data section. If it has a tokenizer field that is empty, and the folder `weights`
 // (train.init_from) has a tokenizer, the field is that folder. For data.tokens only if the model

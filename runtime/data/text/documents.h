@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "runtime/base/file.h"
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 

@@ -1,7 +1,7 @@
 #include "runtime/data/text/json_lines.h"
 
 #include "runtime/base/error.h"
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/data/source_file.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/text_samples.h"
@@ -31,14 +32,11 @@ std::vector<TextColumn> columns_of(const LabelledTextConfig& config, bool with_l
 class LabelledDataset final : public Dataset {
  public:
   LabelledDataset(LabelledSamples samples, const config::ModelTraits& model)
-      : samples_(std::move(samples)),
-        context_(model.context),
-        input_(text_input(model, /*packed=*/false)),
-        target_(text_target(model, /*outputs=*/1)) {}
+      : Dataset(text_input(model, /*packed=*/false), text_target(model, /*outputs=*/1)),
+        samples_(std::move(samples)),
+        context_(model.context) {}
 
   int64_t samples() const override { return samples_.texts.count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     samples_.texts.read(key.index, context_, reinterpret_cast<int32_t*>(input));
@@ -71,7 +69,6 @@ class LabelledDataset final : public Dataset {
  private:
   LabelledSamples samples_;
   int64_t context_;
-  SampleSpec input_, target_;
 };
 
 // Reads the rows of one file. Blocks of rows are encoded by several threads and then added in

@@ -15,9 +15,9 @@ namespace {
 
 constexpr char kTokenizerField[] = "data.labelled_text.tokenizer";
 
-class LabelledText final : public FileFormat<LabelledTextConfig> {
+class LabelledText final : public TextFormat<LabelledTextConfig> {
  public:
-  using FileFormat::FileFormat;
+  using TextFormat::TextFormat;
 
   void check() const override {
     text_table_kind(config_.train, "data.labelled_text.train");
@@ -51,10 +51,6 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
                    "1 with data.labelled_text, which has one value for each text");
   }
 
-  bool supports(config::ModelInput input) const override {
-    return input == config::ModelInput::kTokens;
-  }
-
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t /*seed*/,
                     bool need_train) const override {
@@ -85,7 +81,8 @@ class LabelledText final : public FileFormat<LabelledTextConfig> {
     if (column == other_column)
       config::refuse_value(fmt::format("data.labelled_text.{}", field),
                            in_quotes(column),
-                           fmt::format("a column other than that of data.labelled_text.{}", other));
+                           "a column other than that of data.labelled_text.{}",
+                           other);
   }
 
   // If labels of the samples are not wanted, the training file is still read if only it has the

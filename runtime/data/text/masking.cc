@@ -1,7 +1,6 @@
 #include "runtime/data/text/masking.h"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -16,26 +15,22 @@ namespace {
 constexpr uint32_t kMaskPurpose = kRngShuffle | 3;  // sequence.cc has 1, table.cc 2
 constexpr float kHidden = 0.8f, kHiddenOrRandom = 0.9f;
 
-class MaskedDataset final : public Dataset {
+class MaskedDataset final : public WrappedDataset {
  public:
   MaskedDataset(std::unique_ptr<Dataset> tokens,
                 std::shared_ptr<const Masking> masking,
                 const config::ModelTraits& model)
-      : tokens_(std::move(tokens)),
+      : WrappedDataset(std::move(tokens)),
         masking_(std::move(masking)),
         context_(model.context),
-        packed_(tokens_->input().shape.rank() == 2),
-        input_(text_input(model, packed_)),
-        target_(text_target(model, /*outputs=*/0)) {
-    LOCKSTEP_CHECK(target_.bytes() == tokens_->target().bytes());
+        packed_(dataset_->input().shape.rank() == 2) {
+    input_ = text_input(model, packed_);
+    target_ = text_target(model, /*outputs=*/0);
+    LOCKSTEP_CHECK(target_.bytes() == dataset_->target().bytes());
   }
 
-  int64_t samples() const override { return tokens_->samples(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
-
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
-    tokens_->read(key, input, target);  // hide() overwrites the target
+    dataset_->read(key, input, target);  // hide() overwrites the target
     auto* const rows = reinterpret_cast<int32_t*>(input);
     int32_t* const documents = rows + kDocumentRow * context_;
     if (!packed_) {
@@ -47,12 +42,9 @@ class MaskedDataset final : public Dataset {
     hide(key, documents, rows + kTokenRow * context_, reinterpret_cast<int32_t*>(target));
   }
 
-  int64_t length(int64_t index) const override { return tokens_->length(index); }
   int64_t resident_bytes() const override {
-    return tokens_->resident_bytes() + static_cast<int64_t>(masking_->special.size() / 8);
+    return dataset_->resident_bytes() + static_cast<int64_t>(masking_->special.size() / 8);
   }
-  SampleOrder order() const override { return tokens_->order(); }
-  uint64_t checksum() const override { return tokens_->checksum(); }
 
  private:
   // The random words for a position of a sample: [0] decides whether the token is chosen, [1] what
@@ -98,11 +90,9 @@ class MaskedDataset final : public Dataset {
           bounded_from_word(words.word[2], static_cast<uint32_t>(masking_->special.size())));
   }
 
-  std::unique_ptr<Dataset> tokens_;
   std::shared_ptr<const Masking> masking_;
   int64_t context_;
   bool packed_;
-  SampleSpec input_, target_;
 };
 
 }  // namespace

@@ -1,6 +1,4 @@
-#include "runtime/data/text/messages.h"
-
-#include <fmt/format.h>
+#include "runtime/data/text/conversation.h"
 
 #include <algorithm>
 #include <cctype>
@@ -10,7 +8,6 @@
 #include <vector>
 
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 #include "runtime/config/names.h"
 
 namespace lockstep::data {

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include "runtime/base/content_hash.h"
 #include "runtime/base/error.h"
 #include "runtime/data/sampler.h"
 
@@ -48,12 +49,9 @@ std::vector<int32_t> best_fit(const std::vector<Piece>& pieces, int64_t context)
   return sample_of;
 }
 
-// A different seed for the pieces of each length. The mixing is SplitMix64's.
+// A different seed for the pieces of each length.
 uint64_t seed_of_length(uint64_t seed, int64_t length) {
-  uint64_t z = seed + static_cast<uint64_t>(length) * 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+  return split_mix(seed + static_cast<uint64_t>(length) * kSplitMixStep);
 }
 
 class PackedDataset final : public Dataset {
@@ -64,18 +62,15 @@ class PackedDataset final : public Dataset {
                 const config::ModelTraits& model,
                 uint64_t seed,
                 bool shuffled)
-      : file_(std::move(file)),
+      : Dataset({DType::kI32, Shape{3, model.context}}, {DType::kI32, Shape{model.context}}),
+        file_(std::move(file)),
         tokens_(tokens),
         packing_(std::move(packing)),
         seed_(seed),
         shuffled_(shuffled),
-        predicts_next_(model.text_task == config::TextTask::kNextToken),
-        input_{DType::kI32, Shape{3, model.context}},
-        target_{DType::kI32, Shape{model.context}} {}
+        predicts_next_(model.text_task == config::TextTask::kNextToken) {}
 
   int64_t samples() const override { return packing_->samples(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto copy = [this](const Piece& piece, int32_t* ids, int32_t* targets) {
@@ -99,7 +94,6 @@ class PackedDataset final : public Dataset {
   std::shared_ptr<const Packing> packing_;
   uint64_t seed_;
   bool shuffled_, predicts_next_;
-  SampleSpec input_, target_;
 };
 
 }  // namespace

@@ -42,7 +42,8 @@ class SequenceDataset final : public Dataset {
                   const config::ModelTraits& model,
                   uint64_t seed,
                   bool shifted)
-      : file_(std::move(file)),
+      : Dataset({DType::kI32, Shape{model.context}}, {DType::kI32, Shape{model.context}}),
+        file_(std::move(file)),
         tokens_(tokens),
         context_(model.context),
         seed_(seed),
@@ -61,12 +62,9 @@ class SequenceDataset final : public Dataset {
     samples_ =
         shifted ? std::max<int64_t>(1, (inputs - (context - 1)) / context) : inputs / context;
     if (shifted) shifts_ = std::min(context, inputs - samples_ * context + 1);
-    spec_ = {DType::kI32, Shape{context}};
   }
 
   int64_t samples() const override { return samples_; }
-  const SampleSpec& input() const override { return spec_; }
-  const SampleSpec& target() const override { return spec_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const int64_t first = key.index * context_ + (key.augment ? shift(key.epoch) : 0);
@@ -101,7 +99,6 @@ class SequenceDataset final : public Dataset {
   int64_t samples_ = 0;
   bool predicts_next_;
   int64_t shifts_ = 1;  // shift is in [0, shifts_)
-  SampleSpec spec_;
 };
 
 }  // namespace

@@ -3,10 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <utility>
 #include <vector>
 
-#include "runtime/base/error.h"
 #include "runtime/base/rng.h"
 #include "runtime/data/text/text_samples.h"
 
@@ -27,15 +25,14 @@ class SyntheticText final : public Dataset {
                 int64_t vocabulary,
                 int64_t outputs,
                 uint64_t seed)
-      : samples_(samples),
+      : Dataset(text_input(model, true), text_target(model, outputs)),
+        samples_(samples),
         task_(model.text_task),
         segments_(model.segments),
         time_(model.context),
         vocabulary_(vocabulary),
         outputs_(outputs),
-        seed_(seed),
-        input_(text_input(model, true)),
-        target_(text_target(model, outputs)) {
+        seed_(seed) {
     const auto bytes = static_cast<int64_t>(input_.bytes() + target_.bytes());
     rows_ = std::clamp<int64_t>(kMaxBytes / bytes, 1, std::min(samples, kMaxSamples));
     inputs_.resize(static_cast<size_t>(rows_ * input_.shape.elements()));
@@ -45,8 +42,6 @@ class SyntheticText final : public Dataset {
   }
 
   int64_t samples() const override { return samples_; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   int64_t resident_bytes() const override {
     return rows_ * static_cast<int64_t>(input_.bytes() + target_.bytes());
   }
@@ -148,8 +143,7 @@ class SyntheticText final : public Dataset {
   config::TextTask task_;
   int64_t segments_, time_, vocabulary_, outputs_;
   uint64_t seed_;
-  int64_t rows_ = 0;  // samples generated
-  SampleSpec input_, target_;
+  int64_t rows_ = 0;              // samples generated
   std::vector<int32_t> inputs_;   // (rows, 4, T)
   std::vector<int32_t> targets_;  // (rows, ...)
   std::vector<float> values_;     // (rows, O)

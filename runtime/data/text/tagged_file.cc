@@ -8,6 +8,7 @@
 #include "runtime/base/odd_characters.h"
 #include "runtime/base/text.h"
 #include "runtime/data/source_file.h"
+#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/text_samples.h"
 
@@ -22,14 +23,11 @@ constexpr std::string_view kBlanks = " \t";
 class TaggedDataset final : public Dataset {
  public:
   TaggedDataset(TaggedSamples samples, const config::ModelTraits& model)
-      : samples_(std::move(samples)),
-        context_(model.context),
-        input_(text_input(model, /*packed=*/false)),
-        target_(text_target(model, /*outputs=*/0)) {}
+      : Dataset(text_input(model, /*packed=*/false), text_target(model, /*outputs=*/0)),
+        samples_(std::move(samples)),
+        context_(model.context) {}
 
   int64_t samples() const override { return samples_.texts.count(); }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     samples_.texts.read(key.index, context_, reinterpret_cast<int32_t*>(input));
@@ -60,7 +58,6 @@ class TaggedDataset final : public Dataset {
  private:
   TaggedSamples samples_;
   int64_t context_;
-  SampleSpec input_, target_;
 };
 
 SourceFile open_file(const TaggedSource& source,

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 #include "runtime/config/model_traits.h"
 #include "runtime/config/run_config.h"
 #include "runtime/data/dataset.h"

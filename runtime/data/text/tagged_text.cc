@@ -15,16 +15,16 @@ namespace {
 constexpr char kTokenizerField[] = "data.tagged_text.tokenizer";
 const TextWords kWords = {"tagged text", "sentences", "tags"};
 
-class TaggedText final : public FileFormat<TaggedTextConfig> {
+class TaggedText final : public TextFormat<TaggedTextConfig> {
  public:
-  using FileFormat::FileFormat;
+  using TextFormat::TextFormat;
 
   void check() const override {
     if (config_.tag == config_.word)
-      config::refuse_value(
-          "data.tagged_text.tag",
-          config_.tag,
-          fmt::format("a column other than data.tagged_text.word, which is {}", config_.word));
+      config::refuse_value("data.tagged_text.tag",
+                           config_.tag,
+                           "a column other than data.tagged_text.word, which is {}",
+                           config_.word);
   }
   void check_for_model(const config::ModelTraits& model) const override {
     if (model.text_task == config::TextTask::kTokenClasses ||
@@ -33,10 +33,6 @@ class TaggedText final : public FileFormat<TaggedTextConfig> {
     throw ConfigError(
         "data.tagged_text: needs a model that predicts a class of each token, such as model.bert "
         "with task TOKEN_CLASSES");
-  }
-
-  bool supports(config::ModelInput input) const override {
-    return input == config::ModelInput::kTokens;
   }
 
   OpenedSource open(const config::ModelTraits& model,

@@ -1,10 +1,8 @@
 // data.text: plain text as bytes. Every byte is a token, so the vocabulary is 256.
 #include <memory>
-#include <utility>
 
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/text/sequence.h"
 
@@ -41,9 +39,9 @@ void warn_of_kind(const SourceFile& file, DataSummary* summary) {
         encoding));
 }
 
-class Text final : public FileFormat<TextConfig> {
+class Text final : public TextFormat<TextConfig> {
  public:
-  using FileFormat::FileFormat;
+  using TextFormat::TextFormat;
 
   void check() const override {
     check_eval_split("data.text", config_.eval, config_.eval_fraction);
@@ -61,9 +59,6 @@ class Text final : public FileFormat<TextConfig> {
                    "at least 256 with data.text, whose tokens are bytes");
   }
 
-  bool supports(config::ModelInput input) const override {
-    return input == config::ModelInput::kTokens;
-  }
   bool has_byte_tokens() const override { return true; }
   bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
 

@@ -41,10 +41,10 @@ TextForm::TextForm(const tokenizer::Tokenizer& tokenizer,
                                field,
                                part.segment));
   if (room_ < (pairs ? 2 : 1))
-    config::refuse_value(
-        model.field("context"),
-        model.context,
-        fmt::format("above {}, the number of special tokens in a sample", model.context - room_));
+    config::refuse_value(model.field("context"),
+                         model.context,
+                         "above {}, the number of special tokens in a sample",
+                         model.context - room_);
   if (model.vocabulary > 0 && tokenizer.id_limit() > model.vocabulary)
     model.refuse(
         model.vocabulary_field,

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 #include "runtime/data/tables/csv.h"
 
 namespace lockstep::data {

@@ -1,6 +1,7 @@
 #include "runtime/data/text/token_file.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <iterator>
 #include <string_view>
@@ -183,6 +184,34 @@ std::string describe_narrow_tokens(const TokenSequence& sequence, const std::str
       name,
       is_16_bit ? 32 : 64,
       is_16_bit ? "set data.tokens.format to RAW_UINT32" : "write tokens as uint32, not as int64");
+}
+
+static_assert(std::endian::native == std::endian::little);
+
+TokenWriter::TokenWriter(const std::filesystem::path& tokens,
+                         const std::filesystem::path& boundaries,
+                         uint32_t id_limit)
+    : ids_(tokens), boundaries_(boundaries), token_bytes_(token_bytes_for(id_limit)) {
+  constexpr uint64_t kFirst = 0;
+  boundaries_.write(&kFirst, sizeof(kFirst));
+}
+
+void TokenWriter::write(std::span<const uint32_t> ids, std::span<const uint64_t> counts) {
+  if (token_bytes_ == 2) {
+    narrow_.assign(ids.begin(), ids.end());
+    ids_.write(narrow_.data(), narrow_.size() * sizeof(uint16_t));
+  } else {
+    ids_.write(ids.data(), ids.size_bytes());
+  }
+  ends_.clear();
+  for (const uint64_t count : counts) ends_.push_back(tokens_ += count);
+  boundaries_.write(ends_.data(), ends_.size() * sizeof(uint64_t));
+  documents_ += counts.size();
+}
+
+void TokenWriter::finish() {
+  ids_.finish();
+  boundaries_.finish();
 }
 
 }  // namespace lockstep::data

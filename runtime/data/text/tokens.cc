@@ -28,9 +28,9 @@ struct TokenFile {
   TokenSequence sequence;
 };
 
-class Tokens final : public FileFormat<TokensConfig> {
+class Tokens final : public TextFormat<TokensConfig> {
  public:
-  using FileFormat::FileFormat;
+  using TextFormat::TextFormat;
 
   void check() const override {
     for (const auto& [set, name, tokens] :
@@ -58,8 +58,8 @@ class Tokens final : public FileFormat<TokensConfig> {
       config::refuse_value(
           "data.tokens.packing",
           "BEST_FIT",
-          fmt::format("NONE or PADDED, because in model.{} packed documents would see each other",
-                      model.section));
+          "NONE or PADDED, because in model.{} packed documents would see each other",
+          model.section);
     if (hides(model)) return;
     if (model.text_task != config::TextTask::kNextToken)
       throw ConfigError(
@@ -72,10 +72,6 @@ class Tokens final : public FileFormat<TokensConfig> {
       config::refuse_value("data.tokens.mask_share",
                            config_.mask_share,
                            "unset unless the model predicts masked tokens");
-  }
-
-  bool supports(config::ModelInput input) const override {
-    return input == config::ModelInput::kTokens;
   }
 
   // Samples are those of sequence.h, with another shift in each epoch if data are shuffled, or

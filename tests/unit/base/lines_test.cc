@@ -1,6 +1,6 @@
 // Lines: every line end, the byte order mark, the last line. Catches a reader that keeps "\r" or
 // loses a line, and one that is quadratic in files of old Macs.
-#include "runtime/base/lines.h"
+#include "runtime/base/text.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "runtime/config/from_proto.h"
 #include "runtime/config/names.h"
 #include "runtime/config/overrides.h"
+#include "runtime/config/proto_conversion.h"
 #include "runtime/config/schema.h"
 #include "runtime/config/text.h"
 #include "tests/unit/config/fixtures.h"

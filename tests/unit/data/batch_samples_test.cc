@@ -16,9 +16,8 @@ namespace {
 // Input (2) f32 = index, -epoch; target (1) f32 = 1000 times the index, or infinity for sample 3.
 class Numbered : public Dataset {
  public:
+  Numbered() : Dataset({DType::kF32, Shape{2}}, {DType::kF32, Shape{1}}) {}
   int64_t samples() const override { return 11; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   int64_t resident_bytes() const override { return 0; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const float values[2] = {static_cast<float>(key.index), -static_cast<float>(key.epoch)};
@@ -27,9 +26,6 @@ class Numbered : public Dataset {
     std::memcpy(input, values, sizeof(values));
     std::memcpy(target, &value, sizeof(value));
   }
-
- private:
-  SampleSpec input_{DType::kF32, Shape{2}}, target_{DType::kF32, Shape{1}};
 };
 
 TEST(BatchSamples, AreThoseThatTheLoaderReads) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/tables/dates.h"
 
 namespace lockstep::data {
 namespace {

@@ -38,10 +38,11 @@ TEST(Content, OfImagesFilesCountAndNamesDoNot) {
 
 class Numbers final : public Dataset {
  public:
-  Numbers(int64_t samples, int64_t changed) : samples_(samples), changed_(changed) {}
+  Numbers(int64_t samples, int64_t changed)
+      : Dataset({DType::kU8, Shape{1 << 20}}, {DType::kI32, Shape{}}),
+        samples_(samples),
+        changed_(changed) {}
   int64_t samples() const override { return samples_; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     std::fill_n(input, input_.bytes(), static_cast<std::byte>(key.index));
     std::fill_n(target, target_.bytes(), static_cast<std::byte>(key.index == changed_));
@@ -52,7 +53,6 @@ class Numbers final : public Dataset {
 
  private:
   int64_t samples_, changed_;
-  SampleSpec input_ = {DType::kU8, Shape{1 << 20}}, target_ = {DType::kI32, Shape{}};
 };
 
 TEST(Content, EverySampleCounts) {

@@ -7,7 +7,6 @@
 
 #include "files.h"
 #include "runtime/data/text/json_lines.h"
-#include "runtime/data/text/messages.h"
 
 namespace lockstep::data {
 namespace {

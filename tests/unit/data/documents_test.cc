@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "files.h"
-#include "runtime/data/text/token_writer.h"
+#include "runtime/data/text/token_file.h"
 
 namespace lockstep::data {
 namespace {

@@ -28,10 +28,11 @@ using test::TestLoader;
 class KeyDataset : public Dataset {
  public:
   explicit KeyDataset(int64_t samples, int64_t fail_at = -1, int delay_us = 0)
-      : samples_(samples), fail_at_(fail_at), delay_us_(delay_us) {}
+      : Dataset({DType::kI32, Shape{3}}, {DType::kI32, Shape{}}),
+        samples_(samples),
+        fail_at_(fail_at),
+        delay_us_(delay_us) {}
   int64_t samples() const override { return samples_; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   int64_t resident_bytes() const override { return 0; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     if (key.index == fail_at_) throw DataError("sample {} is broken", key.index);
@@ -45,7 +46,6 @@ class KeyDataset : public Dataset {
   }
 
  private:
-  SampleSpec input_{DType::kI32, Shape{3}}, target_{DType::kI32, Shape{}};
   int64_t samples_, fail_at_;
   int delay_us_;
 };
@@ -339,20 +339,14 @@ TEST_P(Loaders, DoesNotTouchMemoryBeyondItsOwn) {
 // Rows of one batch finish in any order, and so do batches: slow samples hold back their own batch
 // and no bit changes.
 TEST_P(Loaders, KeepsOrderWhenSamplesTakeTheirTime) {
-  class Uneven final : public Dataset {
+  class Uneven final : public WrappedDataset {
    public:
-    int64_t samples() const override { return keys_.samples(); }
-    const SampleSpec& input() const override { return keys_.input(); }
-    const SampleSpec& target() const override { return keys_.target(); }
-    int64_t resident_bytes() const override { return 0; }
+    Uneven() : WrappedDataset(std::make_unique<KeyDataset>(100)) {}
     bool is_expensive() const override { return true; }
     void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
       std::this_thread::sleep_for(std::chrono::microseconds(key.index * 7919 % 5 * 100));
-      keys_.read(key, input, target);
+      dataset_->read(key, input, target);
     }
-
-   private:
-    KeyDataset keys_{100};
   };
   const Uneven dataset;
   for (int64_t ring : {1, 2, 4}) {

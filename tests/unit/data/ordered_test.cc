@@ -22,10 +22,9 @@ using test::expect_parts;
 // Sample i has the class 2 where i % 10 is 0, 0 where it is 1, 4 elsewhere, and the length 1 + i % 37.
 class Samples : public Dataset {
  public:
-  explicit Samples(int64_t count, bool padded = true) : count_(count), padded_(padded) {}
+  explicit Samples(int64_t count, bool padded = true)
+      : Dataset({DType::kI32, Shape{1}}, {DType::kI32, Shape{}}), count_(count), padded_(padded) {}
   int64_t samples() const override { return count_; }
-  const SampleSpec& input() const override { return input_; }
-  const SampleSpec& target() const override { return target_; }
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const auto index = static_cast<int32_t>(key.index);
     const int32_t label = class_of(key.index);
@@ -39,7 +38,6 @@ class Samples : public Dataset {
  private:
   int64_t count_;
   bool padded_;
-  SampleSpec input_{DType::kI32, Shape{1}}, target_{DType::kI32, Shape{}};
 };
 
 std::unique_ptr<Dataset> ordered(int64_t count, bool balance, bool group, bool padded = true) {

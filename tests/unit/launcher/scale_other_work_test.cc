@@ -1,6 +1,6 @@
 // Catches: idle time that counts as work, work of others that goes unseen, a run's own ranks that
 // are taken for others.
-#include "launcher/scale/other_work.h"
+#include "launcher/scale/measured_run.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

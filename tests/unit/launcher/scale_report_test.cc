@@ -5,7 +5,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
-#include "launcher/scale/cautions.h"
+#include "launcher/scale/facts.h"
 #include "launcher/scale/plots.h"
 #include "tests/reference/text_checks.h"
 

@@ -1,6 +1,9 @@
 #pragma once
+// Converts between messages of the schema and the structs that are generated from it.
 
 #include <google/protobuf/message.h>
+
+#include <memory>
 
 #include "runtime/config/run_config.h"
 
@@ -11,5 +14,13 @@ namespace lockstep::config {
 // for a missing model, data source, optimizer or file. Relations between fields are checked by
 // validate().
 RunConfig from_proto(const google::protobuf::Message& message);
+
+// Which of the sections with presence IF_CHANGED are written.
+enum class Sections { kChanged, kAll };
+
+// A RunConfig message with every field of `config` that applies, so that from_proto() returns an
+// equal config. Does not validate.
+std::unique_ptr<google::protobuf::Message> to_proto(const RunConfig& config,
+                                                    Sections sections = Sections::kChanged);
 
 }  // namespace lockstep::config

@@ -1,8 +1,9 @@
 #pragma once
-// Decodes PNG images with libpng.
+// Decodes and encodes PNG images with libpng.
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/data/images/image.h"
@@ -30,5 +31,8 @@ class PngDecoder {
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t*> rows_;
 };
+
+// Returns the image as the bytes of a PNG file. The image has 1 channel (gray) or 3 (RGB).
+std::string encode_png(const PixelView& image);
 
 }  // namespace lockstep::data
