@@ -1,11 +1,72 @@
 // BERT and RoBERTa. Query, key and value of the folder are one tensor of the model.
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
 #include "models/huggingface/family.h"
 #include "models/huggingface/labels.h"
-#include "models/huggingface/pooling.h"
+#include "models/huggingface/open_config.h"
 #include "runtime/base/error.h"
+#include "runtime/base/file.h"
 
 namespace lockstep::huggingface {
 namespace {
+
+namespace fs = std::filesystem;
+
+// How a sentence-transformers folder pools the tokens of a text into one vector.
+enum class FolderPooling { kUnspecified, kFirstToken, kMean, kOther };
+
+constexpr const char* kPoolingFile = "1_Pooling/config.json";
+// Prefix of the boolean fields that select a pooling; one or more of them are true.
+const std::string kMode = "pooling_mode_";
+constexpr const char* kMeanTokens = "mean_tokens";
+constexpr const char* kFirst = "cls_token";
+
+// Reads 1_Pooling/config.json. Returns kUnspecified if the folder has no such file, and kOther for
+// unsupported poolings, such as the maximum or several at once. Throws ConfigError if the file is
+// not a JSON object.
+FolderPooling read_pooling(const fs::path& folder) {
+  const fs::path path = folder / kPoolingFile;
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return FolderPooling::kUnspecified;
+  const Json json = read_json(path);
+  if (json.kind() != Json::Kind::kObject) throw ConfigError("{}: not a JSON object", path.string());
+  std::vector<std::string> modes;
+  for (const std::string& name : json.names()) {
+    const Json& value = json.at(name);
+    if (name.starts_with(kMode) && value.kind() == Json::Kind::kBoolean && value.get<bool>())
+      modes.push_back(name.substr(kMode.size()));
+  }
+  if (modes.size() != 1) return FolderPooling::kOther;
+  if (modes[0] == kMeanTokens) return FolderPooling::kMean;
+  return modes[0] == kFirst ? FolderPooling::kFirstToken : FolderPooling::kOther;
+}
+
+// "the mean of all tokens"
+const char* describe(FolderPooling pooling) {
+  switch (pooling) {
+    case FolderPooling::kUnspecified: return "not specified";
+    case FolderPooling::kFirstToken: return "the first token";
+    case FolderPooling::kMean: return "the mean of all tokens";
+    case FolderPooling::kOther: break;
+  }
+  return "of an unsupported kind";
+}
+
+// Writes 1_Pooling/config.json for the mean of vectors of `width` features. Throws IoError.
+void write_mean_pooling(const fs::path& folder, int64_t width) {
+  Json json = Json::object();
+  json["word_embedding_dimension"] = width;
+  json[kMode + kFirst] = false;
+  json[kMode + kMeanTokens] = true;
+  json[kMode + "max_tokens"] = false;
+  json[kMode + "mean_sqrt_len_tokens"] = false;
+  const fs::path path = folder / kPoolingFile;
+  fs::create_directory(path.parent_path());
+  write_file_atomically(path, json.dump({.indent = 2}) + "\n");
+}
 
 using Task = BertConfig::Task;
 using Layout = BertConfig::Layout;
@@ -161,20 +222,13 @@ class Bert final : public Family {
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
     const BertConfig& bert = config_of(model);
-    const std::string fused = ".attention.self.qkv.";
-    const size_t at = name.find(fused);
-    if (at == std::string::npos) {
-      TensorPart part{without_prefix(bert, name)};
-      if (name.ends_with(".position_embeddings.weight"))
-        part.stored_rows = bert.context + unused_positions(bert);
-      return {part};
-    }
-    std::vector<TensorPart> parts;
-    for (const char* of : {"query", "key", "value"})
-      parts.push_back({.name = without_prefix(bert, name.substr(0, at)) + ".attention.self." + of +
-                               "." + name.substr(at + fused.size()),
-                       .equal_parts = 3});
-    return parts;
+    TensorPart part{without_prefix(bert, name)};
+    std::vector<TensorPart> parts =
+        split_tensor(part.name, ".self.qkv.", {{".self.query."}, {".self.key."}, {".self.value."}});
+    if (!parts.empty()) return parts;
+    if (name.ends_with(".position_embeddings.weight"))
+      part.stored_rows = bert.context + unused_positions(bert);
+    return {part};
   }
 
   bool is_head(const std::string& name) const override {

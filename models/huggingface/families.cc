@@ -43,6 +43,18 @@ const Family& family_to_use(const ModelConfig& model) {
                     sections);
 }
 
+std::vector<TensorPart> split_tensor(const std::string& name,
+                                     const std::string& fused,
+                                     std::vector<TensorPart> into) {
+  const size_t at = name.find(fused);
+  if (at == std::string::npos) return {};
+  for (TensorPart& part : into) {
+    part.name = name.substr(0, at) + part.name + name.substr(at + fused.size());
+    part.equal_parts = static_cast<int64_t>(into.size());
+  }
+  return into;
+}
+
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
   return std::any_of(
       ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });

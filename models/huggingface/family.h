@@ -102,7 +102,7 @@ const Family& family_to_use(const ModelConfig& model);
 std::string types_text(const Family& family);
 std::string known_types();
 
-// The families, each in its own file.
+// The families.
 const Family& bert_family();
 const Family& gpt2_family();
 const Family& gptj_family();
@@ -115,18 +115,11 @@ const checkpoint::NamedSlice* find_slice(const std::vector<checkpoint::NamedSlic
 // The same, but throws CheckpointError if there is none.
 const checkpoint::NamedSlice& slice_named(const std::vector<checkpoint::NamedSlice>& slices,
                                           const std::string& name);
+// If the model's tensor `name` has `fused` in its name: its parts `into`, whose names replace that.
+// Parts without `rows` are equal. Otherwise empty.
+std::vector<TensorPart> split_tensor(const std::string& name,
+                                     const std::string& fused,
+                                     std::vector<TensorPart> into);
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends);
-
-// The fields of config.json that define rotary positions.
-struct RotaryFields {
-  double theta = 10000;
-  LlamaConfig::RopeScaling scaling = LlamaConfig::RopeScaling::kNoScaling;
-  double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
-  int64_t original_context = 8192;
-};
-// Reads rope_parameters, or rope_theta and rope_scaling. `context` is the default of
-// original_max_position_embeddings.
-RotaryFields read_rotary(ConfigFields& fields, int64_t context);
-void write_rotary(const RotaryFields& rotary, Json& config);
 
 }  // namespace lockstep::huggingface

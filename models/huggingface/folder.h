@@ -101,4 +101,14 @@ WrittenFolder write_folder(const std::filesystem::path& out,
                            const float* flat,
                            const FolderOptions& options);
 
+// Like what_it_is_instead() of folder.h, for a folder with a config.json, but without weights that
+// are read here.
+std::string weights_instead(const std::filesystem::path& folder);
+
+// Lets `fill` write into a temporary folder beside `out`, then renames it to `out`. Throws
+// CheckpointError if `out` exists, IoError if writing fails.
+checkpoint::WrittenFile make_folder(
+    const std::filesystem::path& out,
+    const std::function<checkpoint::WrittenFile(const std::filesystem::path& folder)>& fill);
+
 }  // namespace lockstep::huggingface

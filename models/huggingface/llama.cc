@@ -81,6 +81,70 @@ void read_biases(ConfigFields& fields, const std::string& type, LlamaConfig& lla
     fields.refuse("mlp_bias", "false, because " + type + " has no bias in its MLP");
 }
 
+using Scaling = LlamaConfig::RopeScaling;
+
+// Reads rope_scaling or rope_parameters: the kind of scaling and, in newer files, theta.
+void read_scaling(ConfigFields fields, LlamaConfig& llama) {
+  llama.rope_theta = fields.number("rope_theta", llama.rope_theta);
+  const char* kind = fields.has("rope_type") ? "rope_type" : "type";
+  const std::string type = fields.text(kind, "default");
+  fields.ignore({"rope_type", "type"});
+  const int64_t original = fields.integer("original_max_position_embeddings", llama.context);
+  if (type == "default") return;
+  llama.rope_factor = fields.number("factor");
+  if (type == "linear") {
+    llama.rope_scaling = Scaling::kLinear;
+  } else if (type == "dynamic") {
+    llama.rope_scaling = Scaling::kDynamic;
+    // transformers ignores the object's own field here.
+    llama.rope_original_context = llama.context;
+  } else if (type == "llama3") {
+    llama.rope_scaling = Scaling::kLlama3;
+    llama.rope_low_freq_factor = fields.number("low_freq_factor");
+    llama.rope_high_freq_factor = fields.number("high_freq_factor");
+    llama.rope_original_context = original;
+  } else {
+    fields.refuse(kind, "default, linear, dynamic, llama3");
+  }
+  fields.require_known("rotary positions");
+}
+
+const char* type_of(Scaling scaling) {
+  switch (scaling) {
+    case Scaling::kNoScaling: return "default";
+    case Scaling::kLinear: return "linear";
+    case Scaling::kDynamic: return "dynamic";
+    case Scaling::kLlama3: return "llama3";
+  }
+  return "default";
+}
+
+// Reads rope_parameters, or rope_theta and rope_scaling. `llama` has its context.
+void read_rotary(ConfigFields& fields, LlamaConfig& llama) {
+  llama.rope_theta = fields.number("rope_theta", llama.rope_theta);
+  if (fields.has("rope_scaling") && fields.has("rope_parameters"))
+    fields.refuse("rope_scaling", "null, because rope_parameters is set");
+  if (fields.has("rope_scaling")) read_scaling(fields.object("rope_scaling"), llama);
+  if (fields.has("rope_parameters")) read_scaling(fields.object("rope_parameters"), llama);
+}
+
+void write_rotary(const LlamaConfig& llama, Json& config) {
+  Json scaling = Json::object({{"rope_type", type_of(llama.rope_scaling)}});
+  if (llama.rope_scaling != Scaling::kNoScaling) scaling["factor"] = llama.rope_factor;
+  if (llama.rope_scaling == Scaling::kLlama3) {
+    scaling["low_freq_factor"] = llama.rope_low_freq_factor;
+    scaling["high_freq_factor"] = llama.rope_high_freq_factor;
+    scaling["original_max_position_embeddings"] = llama.rope_original_context;
+  }
+  if (config.contains("rope_parameters")) {
+    scaling["rope_theta"] = llama.rope_theta;
+    config["rope_parameters"] = scaling;
+    return;
+  }
+  config["rope_theta"] = llama.rope_theta;
+  config["rope_scaling"] = llama.rope_scaling == Scaling::kNoScaling ? Json() : scaling;
+}
+
 class Llama final : public Family {
  public:
   std::vector<std::string> types() const override { return {kLlama, kMistral, kQwen2, kQwen3}; }
@@ -101,13 +165,7 @@ class Llama final : public Family {
     llama.tied_head = fields.boolean("tie_word_embeddings", false);
     llama.activation = fields.activation("hidden_act", Activation::kSilu);
     llama.norm_epsilon = static_cast<float>(fields.number("rms_norm_eps", 1e-6));
-    const RotaryFields rotary = read_rotary(fields, llama.context);
-    llama.rope_theta = rotary.theta;
-    llama.rope_scaling = rotary.scaling;
-    llama.rope_factor = rotary.factor;
-    llama.rope_low_freq_factor = rotary.low_freq_factor;
-    llama.rope_high_freq_factor = rotary.high_freq_factor;
-    llama.rope_original_context = rotary.original_context;
+    read_rotary(fields, llama);
     llama.qk_norm = type == kQwen3;
     llama.sliding_window = read_window(fields, type, llama);
     read_biases(fields, type, llama);
@@ -134,42 +192,26 @@ class Llama final : public Family {
     config["hidden_size"] = llama.width;
     config["intermediate_size"] = llama.mlp_width;
     // Dynamic scaling begins beyond max_position_embeddings.
-    config["max_position_embeddings"] = llama.rope_scaling == LlamaConfig::RopeScaling::kDynamic
-                                            ? llama.rope_original_context
-                                            : llama.context;
+    config["max_position_embeddings"] =
+        llama.rope_scaling == Scaling::kDynamic ? llama.rope_original_context : llama.context;
     config["vocab_size"] = llama.vocabulary;
     config["tie_word_embeddings"] = llama.tied_head;
     write_activation("hidden_act", llama.activation, config);
     config["rms_norm_eps"] = shortest(llama.norm_epsilon);
     config["attention_dropout"] = shortest(llama.attention_dropout);
-    write_rotary({llama.rope_theta,
-                  llama.rope_scaling,
-                  llama.rope_factor,
-                  llama.rope_low_freq_factor,
-                  llama.rope_high_freq_factor,
-                  llama.rope_original_context},
-                 config);
+    write_rotary(llama, config);
   }
 
   std::vector<TensorPart> parts(const ModelConfig& model, const std::string& name) const override {
     const LlamaConfig& llama = config_of(model);
     const int64_t head_size = head_size_of(llama);
     const int64_t keys = kv_heads_of(llama) * head_size;
-    const auto split = [&](const std::string& fused, const std::vector<TensorPart>& into) {
-      const size_t at = name.find(fused);
-      std::vector<TensorPart> parts;
-      if (at == std::string::npos) return parts;
-      for (const TensorPart& part : into)
-        parts.push_back(
-            {name.substr(0, at) + part.name + name.substr(at + fused.size()), part.rows});
-      return parts;
-    };
-    auto parts =
-        split(".qkv_proj.",
-              {{".q_proj.", llama.heads * head_size}, {".k_proj.", keys}, {".v_proj.", keys}});
+    std::vector<TensorPart> parts = split_tensor(
+        name,
+        ".qkv_proj.",
+        {{".q_proj.", llama.heads * head_size}, {".k_proj.", keys}, {".v_proj.", keys}});
     if (parts.empty())
-      parts = split(".gate_up_proj.",
-                    {{".gate_proj.", llama.mlp_width}, {".up_proj.", llama.mlp_width}});
+      parts = split_tensor(name, ".gate_up_proj.", {{".gate_proj."}, {".up_proj."}});
     if (parts.empty()) parts.push_back({name});
     return parts;
   }

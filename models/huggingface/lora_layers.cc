@@ -1,7 +1,5 @@
 #include "models/huggingface/lora_layers.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -78,12 +76,11 @@ void refuse_lora_of_embedding(const RunConfig& config, const graph::Graph& graph
                                       graph.parameters.end(),
                                       [&](TensorId id) { return graph[id].name == lora; });
     if (has_lora)
-      config::refuse_value(
-          "adapter.lora.match",
-          in_quotes(config.adapter.lora->match),
-          fmt::format("a pattern that does not match {}, which is both the embedding and "
-                      "the output matrix",
-                      modules_of(config.model, table.name, table.shape[0]).front().name));
+      config::refuse_value("adapter.lora.match",
+                           in_quotes(config.adapter.lora->match),
+                           "a pattern that does not match {}, which is both the embedding and "
+                           "the output matrix",
+                           modules_of(config.model, table.name, table.shape[0]).front().name);
   }
 }
 
@@ -135,21 +132,19 @@ void freeze_base(const RunConfig& config, graph::Graph& graph) {
   }
   refuse_lora_of_embedding(config, graph);
   if (!has_lora)
-    config::refuse_value(
-        "adapter.lora.match",
-        in_quotes(lora.match),
-        fmt::format("a pattern that matches the name of a linear layer of model.{}, such "
-                    "as {}",
-                    config::name_of(config.model),
-                    in_quotes(a_linear_layer(config, graph))));
+    config::refuse_value("adapter.lora.match",
+                         in_quotes(lora.match),
+                         "a pattern that matches the name of a linear layer of model.{}, such "
+                         "as {}",
+                         config::name_of(config.model),
+                         in_quotes(a_linear_layer(config, graph)));
   if (!has_others && !lora.train_also.empty())
-    config::refuse_value(
-        "adapter.lora.train_also",
-        in_quotes(lora.train_also),
-        fmt::format("a pattern that matches the name of a parameter of model.{}, such as "
-                    "{}",
-                    config::name_of(config.model),
-                    in_quotes(graph[graph.parameters.front()].name)));
+    config::refuse_value("adapter.lora.train_also",
+                         in_quotes(lora.train_also),
+                         "a pattern that matches the name of a parameter of model.{}, such as "
+                         "{}",
+                         config::name_of(config.model),
+                         in_quotes(graph[graph.parameters.front()].name));
 }
 
 namespace {

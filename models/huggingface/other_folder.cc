@@ -1,4 +1,3 @@
-#include "models/huggingface/other_folder.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +8,7 @@
 
 #include "models/huggingface/folder.h"
 #include "models/huggingface/open_config.h"
-#include "models/huggingface/peft_config.h"
+#include "models/huggingface/peft.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"

@@ -7,11 +7,8 @@
 #include "models/huggingface/family.h"
 #include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
-#include "models/huggingface/peft_config.h"
 #include "models/huggingface/tensor_files.h"
-#include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
@@ -129,13 +126,8 @@ void check_tensors(const TensorFiles& files,
   }
   for (const auto& [name, shape] : optional)
     if (present.contains(name)) expected[name] = shape;
-  const std::vector<std::string> mismatches = checkpoint::list_mismatches(present, expected);
-  if (!mismatches.empty())
-    throw CheckpointError("{}: {} tensor{} not match those of adapter.lora: {}",
-                          origin,
-                          mismatches.size(),
-                          mismatches.size() == 1 ? " does" : "s do",
-                          mismatches.front());
+  checkpoint::refuse_mismatches(
+      origin, checkpoint::list_mismatches(present, expected), "those of adapter.lora");
 }
 
 // Rejects a tensor of the folder that is a parameter of the model but is frozen by the config.
@@ -151,10 +143,10 @@ void refuse_frozen(const TensorFiles& files,
       if (files.find(name) == nullptr || optional.contains(name)) continue;
       config::refuse_value("adapter.lora.train_also",
                            in_quotes(config.adapter.lora->train_also),
-                           fmt::format("a pattern that also matches {}, because {} has {}",
-                                       slice.name,
-                                       origin,
-                                       quote_name(name)));
+                           "a pattern that also matches {}, because {} has {}",
+                           slice.name,
+                           origin,
+                           quote_name(name));
     }
   }
 }

@@ -5,9 +5,11 @@
 
 #include <filesystem>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/config/run_config.h"
@@ -37,5 +39,24 @@ checkpoint::WrittenFile write_peft(const std::filesystem::path& out,
 // Warnings if the base model that the folder names, train.init_from, is not the model that the LoRA
 // was trained on: it is not a Hugging Face folder, or fields of its config.json differ.
 std::vector<std::string> notes_of_base(const RunConfig& config);
+
+inline constexpr const char* kAdapterConfig = "adapter_config.json";
+
+// Throws ConfigError if the folder's LoRA has another rank or alpha than `lora`, or is of an
+// unsupported kind: with other ranks for some layers, with biases or magnitudes, or with an
+// initialisation that changes the base weights.
+void check_peft_config(const std::filesystem::path& folder, const LoraConfig& lora);
+
+struct PeftModules {
+  std::set<std::string> targets;  // have a LoRA
+  std::set<std::string> saved;    // train beside it
+  bool transposed = false;        // whether weights of targets are stored as (inputs, outputs)
+};
+
+// `task` is PEFT's task_type; empty: none. `base` is the path or name of the base model.
+Json make_peft_config(const LoraConfig& lora,
+                      const PeftModules& modules,
+                      const std::string& base,
+                      const std::string& task);
 
 }  // namespace lockstep::huggingface

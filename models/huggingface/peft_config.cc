@@ -1,4 +1,4 @@
-#include "models/huggingface/peft_config.h"
+#include "models/huggingface/peft.h"
 
 #include <fmt/core.h>
 

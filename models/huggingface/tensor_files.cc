@@ -1,11 +1,11 @@
 #include "models/huggingface/tensor_files.h"
 
-#include "models/huggingface/other_folder.h"
-#include "runtime/base/checksum.h"
+#include "models/huggingface/folder.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"
+#include "runtime/base/text.h"
 #include "runtime/checkpoint/format/wrapped_names.h"
 
 namespace lockstep::huggingface {

@@ -78,20 +78,15 @@ class Vit final : public Family {
 
   std::vector<TensorPart> parts(const ModelConfig& /*model*/,
                                 const std::string& name) const override {
-    const std::string fused = ".attention.attention.qkv.";
-    const size_t at = name.find(fused);
-    if (at == std::string::npos) {
-      TensorPart part{name};
-      if (name == "vit.embeddings.cls_token") part.leading_ones = 2;
-      if (name == "vit.embeddings.position_embeddings") part.leading_ones = 1;
-      return {part};
-    }
-    std::vector<TensorPart> parts;
-    for (const char* of : {"query", "key", "value"})
-      parts.push_back({.name = name.substr(0, at) + ".attention.attention." + of + "." +
-                               name.substr(at + fused.size()),
-                       .equal_parts = 3});
-    return parts;
+    std::vector<TensorPart> parts =
+        split_tensor(name,
+                     ".attention.qkv.",
+                     {{".attention.query."}, {".attention.key."}, {".attention.value."}});
+    if (!parts.empty()) return parts;
+    TensorPart part{name};
+    if (name == "vit.embeddings.cls_token") part.leading_ones = 2;
+    if (name == "vit.embeddings.position_embeddings") part.leading_ones = 1;
+    return {part};
   }
 
   std::string name_in_memory(const std::string& name) const override {

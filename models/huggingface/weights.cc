@@ -94,12 +94,7 @@ class Filler {
       if (check(match)) found.push_back(match.slice);
     }
     check_remaining();
-    if (!mismatches_.empty())
-      throw CheckpointError("{}: {} tensor{} not match the model's: {}",
-                            origin_,
-                            mismatches_.size(),
-                            mismatches_.size() == 1 ? " does" : "s do",
-                            mismatches_.front());
+    checkpoint::refuse_mismatches(origin_, mismatches_);
     for (const checkpoint::NamedSlice* slice : found) {
       for (const StoredPart& stored : stored_parts(family_, model_, *slice))
         read_part(

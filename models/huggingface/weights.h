@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "models/huggingface/family.h"
-#include "models/huggingface/folder.h"
 #include "models/huggingface/tensor_files.h"
-#include "runtime/checkpoint/format/state.h"
+#include "runtime/checkpoint/format/reader.h"
 
 namespace lockstep::huggingface {
 

@@ -9,7 +9,6 @@
 #include "models/huggingface/labels.h"
 #include "models/huggingface/open_config.h"
 #include "models/huggingface/tensor_files.h"
-#include "models/huggingface/unfinished_folder.h"
 #include "models/huggingface/weights.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
