@@ -1,6 +1,5 @@
 // The family of models from ONNX files: traits, checks and graphs of a network that the user
 // brings.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
@@ -17,14 +16,13 @@
 #include "models/onnx/bind/network_sizes.h"
 #include "models/onnx/bind/objective.h"
 #include "models/onnx/bind/opened_file.h"
-#include "models/onnx/bind/unsupported_ops.h"
+#include "models/onnx/bind/untrainable.h"
 #include "models/onnx/bind/usual_network.h"
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
 #include "models/onnx/write/write_file.h"
 #include "runtime/base/error.h"
-#include "runtime/config/limits.h"
 #include "runtime/graph/forward_fusion.h"
 #include "runtime/graph/schema.h"
 

@@ -2,7 +2,7 @@
 // accepted, and bytes that change where a file is written again without a change.
 
 #include "models/onnx/read/parse_file.h"
-#include "models/onnx/write/rewrite.h"
+#include "models/onnx/write/tensor_writer.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/reference/onnx_bytes.h"
 

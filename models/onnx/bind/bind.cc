@@ -1,14 +1,10 @@
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <limits>
 
 #include "models/onnx/bind/binder.h"
-#include "models/onnx/bind/gradient_paths.h"
-#include "models/onnx/bind/input_extents.h"
-#include "models/onnx/bind/unsupported_ops.h"
+#include "models/onnx/bind/untrainable.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::onnx {

@@ -2,8 +2,6 @@
 // network keeps only ordinary nodes, such as Split and Concat.
 
 #include "models/onnx/bind/binder.h"
-#include "models/onnx/nodes/strided.h"
-#include "runtime/base/error.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -94,28 +92,31 @@ void Binder::split_to_sequence(const Node& node) {
     made.attributes["axis"] = static_cast<int64_t>(axis);
     add_computation(made);
   }
-  if (squeeze) {
-    const int axes = new_constant(name + ".axis", list_of({static_cast<int64_t>(axis)}));
-    for (int& part : split) {
-      const int squeezed = new_value(value(part).name + ".squeezed");
-      add_computation(node_like(node, "Squeeze", {part, axes}, {squeezed}));
-      part = squeezed;
-    }
-  }
+  if (squeeze)
+    change_axis(node, "Squeeze", ".squeezed", name + ".axis", static_cast<int64_t>(axis), split);
   sequences_[number] = std::move(split);
+}
+
+void Binder::change_axis(const Node& like,
+                         const char* op,
+                         const char* suffix,
+                         const std::string& axes_name,
+                         int64_t axis,
+                         Sequence& parts) {
+  const int axes = new_constant(axes_name, list_of({axis}));
+  for (int& part : parts) {
+    const int changed = new_value(value(part).name + suffix);
+    add_computation(node_like(like, op, {part, axes}, {changed}));
+    part = changed;
+  }
 }
 
 void Binder::concat_from_sequence(const Node& node) {
   Sequence parts = sequence(NodeView(node, network_.values), 0);
   const int64_t axis = node.integer("axis", 0);
-  if (node.integer("new_axis", 0) != 0) {
-    const int axes = new_constant(value(node.output(0)).name + ".axis", list_of({axis}));
-    for (int& part : parts) {
-      const int unsqueezed = new_value(value(part).name + ".unsqueezed");
-      add_computation(node_like(node, "Unsqueeze", {part, axes}, {unsqueezed}));
-      part = unsqueezed;
-    }
-  }
+  if (node.integer("new_axis", 0) != 0)
+    change_axis(
+        node, "Unsqueeze", ".unsqueezed", value(node.output(0)).name + ".axis", axis, parts);
   if (parts.empty()) NodeView(node, network_.values).refuse("the sequence is empty");
   Node made = node_like(node, "Concat", parts, node.outputs);
   made.attributes["axis"] = axis;

@@ -1,5 +1,6 @@
 #pragma once
-// Makes a Network from a File, node by node. Used only by bind().
+// What bind() is made of: the extents of the inputs, and the Binder, which makes a Network from a
+// File, node by node.
 
 #include <map>
 #include <vector>
@@ -42,6 +43,13 @@ class Binder {
   bool add_of_sequence(const Node& node);
   void split_to_sequence(const Node& node);
   void concat_from_sequence(const Node& node);
+  // Appends a Squeeze or Unsqueeze of the axis to each part, whose result takes its place.
+  void change_axis(const Node& like,
+                   const char* op,
+                   const char* suffix,
+                   const std::string& axes_name,
+                   int64_t axis,
+                   Sequence& parts);
   Sequence& sequence(const NodeView& view, size_t input);
   // The index that the node's `input` gives in a sequence of `length`, counted from 0. If the input
   // is absent, `end`, which is also the largest index allowed.
@@ -68,5 +76,9 @@ class Binder {
   std::vector<bool> defined_;  // by number of the value: whether type and extents are known
   std::map<int, Sequence> sequences_;
 };
+
+// The extents in the order of File::inputs. Throws ConfigError if an axis stays open, the file
+// fixes another batch, or a name of the options is unknown; the message has the remedy.
+std::vector<Extents> input_extents(const File& file, const BindOptions& options);
 
 }  // namespace lockstep::onnx

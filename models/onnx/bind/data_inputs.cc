@@ -4,6 +4,7 @@
 
 #include "models/language_model.h"
 #include "models/onnx/nodes/ids.h"
+#include "models/onnx/nodes/lowering/storage.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/cast.h"

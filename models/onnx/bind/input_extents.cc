@@ -1,4 +1,4 @@
-#include "models/onnx/bind/input_extents.h"
+#include "models/onnx/bind/binder.h"
 
 #include <fmt/format.h>
 

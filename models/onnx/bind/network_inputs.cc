@@ -76,7 +76,9 @@ NetworkInputs::NetworkInputs(const OpenedFile& opened, const OnnxConfig& config)
     if (names.count(given.name) == 0)
       config::refuse_value("model.onnx.inputs.name",
                            in_quotes(given.name),
-                           fmt::format("an input of {}: {}", config.file, fmt::join(names, ", ")));
+                           "an input of {}: {}",
+                           config.file,
+                           fmt::join(names, ", "));
     if (!seen.insert(given.name).second)
       config::refuse_value("model.onnx.inputs.name", in_quotes(given.name), "each name once");
   }
@@ -273,14 +275,15 @@ int64_t NetworkInputs::find_context() const {
   if (fixed > 0 && config_.context > 0 && config_.context != fixed)
     config::refuse_value("model.onnx.context",
                          config_.context,
-                         fmt::format("0 or {}, the tokens of a sample in {}", fixed, config_.file));
+                         "0 or {}, the tokens of a sample in {}",
+                         fixed,
+                         config_.file);
   if (fixed == 0 && config_.context == 0)
-    config::refuse_value(
-        "model.onnx.context",
-        0,
-        fmt::format("how many tokens a sample has, as {} leaves axis 1 of \"{}\" open",
-                    config_.file,
-                    value(0).name));
+    config::refuse_value("model.onnx.context",
+                         0,
+                         "how many tokens a sample has, as {} leaves axis 1 of \"{}\" open",
+                         config_.file,
+                         value(0).name);
   return std::max(fixed, config_.context);
 }
 

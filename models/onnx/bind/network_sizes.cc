@@ -1,7 +1,5 @@
 #include "models/onnx/bind/network_sizes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "models/onnx/bind/objective.h"
@@ -31,10 +29,11 @@ void NetworkSizes::require_positions() const {
   if (inputs_.kind() != config::ModelInput::kTokens) return;
   const int64_t rows = fewest_rows_of(Meaning::kPositions);
   if (rows > 0 && rows < inputs_.context())
-    config::refuse_value(
-        "model.onnx.context",
-        inputs_.context(),
-        fmt::format("at most {}, the rows in the table of positions of {}", rows, config_.file));
+    config::refuse_value("model.onnx.context",
+                         inputs_.context(),
+                         "at most {}, the rows in the table of positions of {}",
+                         rows,
+                         config_.file);
 }
 
 void NetworkSizes::require_classes() const {
@@ -42,19 +41,19 @@ void NetworkSizes::require_classes() const {
   const int64_t rows = fewest_rows_of(Meaning::kClasses);
   const int64_t classes = config_.diffusion->classes;
   if (classes == 0 && rows == 0)
-    config::refuse_value(
-        "model.onnx.diffusion.classes",
-        classes,
-        fmt::format("the number of classes, because {} has no table of classes", config_.file));
+    config::refuse_value("model.onnx.diffusion.classes",
+                         classes,
+                         "the number of classes, because {} has no table of classes",
+                         config_.file);
   if (rows > 0 && rows < std::max<int64_t>(classes, 1) + inputs_.rows_for_none())
     config::refuse_value(
         classes > 0 ? "model.onnx.diffusion.classes" : "model.onnx.diffusion.label_dropout",
         classes > 0 ? static_cast<double>(classes)
                     : static_cast<double>(config_.diffusion->label_dropout),
-        fmt::format("a value for which the table of classes of {} has enough of its {} rows: one "
-                    "for each class and, with label_dropout, one more",
-                    config_.file,
-                    rows));
+        "a value for which the table of classes of {} has enough of its {} rows: one "
+        "for each class and, with label_dropout, one more",
+        config_.file,
+        rows);
 }
 
 std::vector<int> NetworkSizes::output_numbers() const {

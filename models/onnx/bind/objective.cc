@@ -1,15 +1,18 @@
 #include "models/onnx/bind/objective.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "models/language_model.h"
 #include "models/onnx/bind/opened_file.h"
-#include "models/onnx/nodes/lowering/output_layer.h"
+#include "models/onnx/nodes/lowering/fusion_plan.h"
+#include "models/onnx/nodes/lowering/storage.h"
+#include "models/onnx/read/constants.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/run_config.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
@@ -17,6 +20,73 @@
 
 namespace lockstep::onnx {
 namespace {
+
+// The linear layer at the end of a network that computes logits of tokens. It becomes part of the
+// loss, because the loss may compute only a part of the logits at a time.
+struct OutputLayer {
+  int x = -1;                            // value (N, T, C)
+  int weight = -1;                       // parameter
+  Storage storage = Storage::kAsInFile;  // for the weight as (V, C)
+  int bias = -1;                         // parameter (V); below 0: none
+  std::vector<const Node*> nodes;        // that compute the layer
+};
+
+// If a linear layer computes the output and no node reads it, marks the layer's nodes as fused and
+// returns the layer. Called before Lowering::run(). After that the weight may have another storage,
+// because of another op.
+std::optional<OutputLayer> take_output_layer(const Readers& readers, FusionPlan& plan, int output) {
+  output = readers.origin_of(output);
+  const Extents extents = readers.value(output).extents;
+  if (!readers.readers_of(output).empty() || extents.size() != 3) return std::nullopt;
+  const Node* product = readers.producer(output);
+  const Node* sum = nullptr;
+  OutputLayer layer;
+  if (is_op(product, "Add")) {
+    sum = product;
+    for (const auto& [a, b] :
+         {std::pair(sum->input(0), sum->input(1)), std::pair(sum->input(1), sum->input(0))}) {
+      const int bias = readers.source_of(b).value;
+      if (bias < 0 || readers.value(bias).extents != Extents{extents[2]} ||
+          readers.only_reader(a) != sum)
+        continue;
+      layer.bias = bias;
+      product = readers.producer(a);
+    }
+  }
+  if (!is_op(product, "MatMul")) return std::nullopt;
+  const ParameterSource weight = readers.source_of(product->input(1));
+  layer.x = product->input(0);
+  if (weight.value < 0 || readers.value(weight.value).extents.size() != 2 ||
+      readers.value(layer.x).extents.size() != 3)
+    return std::nullopt;
+  layer.weight = weight.value;
+  layer.storage = weight.transposed ? Storage::kAsInFile : Storage::kTransposed;
+  layer.nodes.push_back(product);
+  if (sum != nullptr) layer.nodes.push_back(sum);
+  for (const Node* node : layer.nodes) plan.mark_fused(*node);
+  return layer;
+}
+
+// The loss includes a final softmax or sigmoid. If the output is a softmax or log-softmax (for
+// BINARY_CROSS_ENTROPY: a sigmoid), returns its input, the logits, and marks the node as fused
+// unless other nodes read the output. Otherwise returns the output. Called before Lowering::run().
+int take_logits(const Readers& readers, FusionPlan& plan, int output, Loss loss) {
+  const int number = readers.origin_of(output);
+  const Node* last = readers.producer(number);
+  const auto rank = static_cast<int64_t>(readers.value(number).extents.size());
+  if (loss == Loss::kBinaryCrossEntropy) {
+    if (!is_op(last, "Sigmoid")) return output;
+  } else {
+    if (loss != Loss::kSoftmaxCrossEntropy ||
+        (!is_op(last, "Softmax") && !is_op(last, "LogSoftmax")))
+      return output;
+    const int64_t axis = last->integer("axis", last->opset < 13 ? 1 : -1);
+    if (axis != -1 && axis != rank - 1) return output;
+  }
+  const int logits = last->input(0);
+  if (readers.readers_of(number).empty()) plan.mark_fused(*last);
+  return logits;
+}
 
 using Task = OnnxConfig::Task;
 

@@ -163,9 +163,9 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
     if (found == names.end())
       config::refuse_value(field,
                            in_quotes(name),
-                           fmt::format("an output of {}: {}, or any value that its nodes compute",
-                                       config.file,
-                                       fmt::join(names, ", ")));
+                           "an output of {}: {}, or any value that its nodes compute",
+                           config.file,
+                           fmt::join(names, ", "));
     return static_cast<size_t>(found - names.begin());
   };
   std::vector<size_t> indexes = {0};

@@ -93,17 +93,11 @@ std::vector<Form> rule_prelu(const NodeView& node) {
 
 constexpr auto kPrelu = [](auto x, auto slope) { return x < 0 ? x * slope : x; };
 
-int formula_relu(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  Formula f(program);
-  return f.where(f.at_most(operands[0], f.number(0)), f.number(0), operands[0]);
-}
+int formula_relu(Formula& f) { return f.where(f.at_most(f.x(), f.number(0)), f.number(0), f.x()); }
 
-int formula_gelu(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  Formula f(program);
-  const int x = operands[0], half = f.mul(f.number(0.5), x);
-  if (node.node.text("approximate", "none") != "tanh") {
+int formula_gelu(Formula& f) {
+  const int x = f.x(), half = f.mul(f.number(0.5), x);
+  if (f.node().text("approximate", "none") != "tanh") {
     const int y = f.of(F::kErf, f.mul(f.number(std::sqrt(0.5)), x));
     return f.mul(half, f.add(f.number(1), y));
   }
@@ -113,100 +107,59 @@ int formula_gelu(graph::PointwiseProgram& program,
   return f.mul(half, f.add(f.number(1), y));
 }
 
-int formula_swish(graph::PointwiseProgram& program,
-                  const PointwiseNode& node,
-                  const Operands& operands) {
-  return Formula(program).swish(operands[0], node.node.number("alpha", 1));
+int formula_swish(Formula& f) { return f.swish(f.x(), f.node().number("alpha", 1)); }
+
+int formula_leaky_relu(Formula& f) {
+  return f.positive_or(f.x(), f.mul(f.attribute("alpha", 0.01f), f.x()));
 }
 
-int formula_leaky_relu(graph::PointwiseProgram& program,
-                       const PointwiseNode& node,
-                       const Operands& operands) {
-  Formula f(program);
-  return f.positive_or(operands[0], f.mul(f.number(node.node.number("alpha", 0.01f)), operands[0]));
+int formula_prelu(Formula& f) { return f.positive_or(f.x(), f.mul(f.x(1), f.x())); }
+
+int formula_elu(Formula& f) {
+  const int alpha = f.attribute("alpha", 1);
+  return f.positive_or(f.x(), f.mul(alpha, f.exp_minus_one(f.x())));
 }
 
-int formula_prelu(graph::PointwiseProgram& program,
-                  const PointwiseNode&,
-                  const Operands& operands) {
-  Formula f(program);
-  return f.positive_or(operands[0], f.mul(operands[1], operands[0]));
+int formula_celu(Formula& f) {
+  const int alpha = f.attribute("alpha", 1);
+  const int below = f.mul(alpha, f.exp_minus_one(f.div(f.x(), alpha)));
+  return f.positive_or(f.x(), below);
 }
 
-int formula_elu(graph::PointwiseProgram& program,
-                const PointwiseNode& node,
-                const Operands& operands) {
-  Formula f(program);
-  const int alpha = f.number(node.node.number("alpha", 1));
-  return f.positive_or(operands[0], f.mul(alpha, f.exp_minus_one(operands[0])));
+int formula_selu(Formula& f) {
+  const int alpha = f.attribute("alpha", 1.67326319217681884765625f);
+  const int gamma = f.attribute("gamma", 1.05070102214813232421875f);
+  return f.mul(gamma, f.positive_or(f.x(), f.mul(alpha, f.exp_minus_one(f.x()))));
 }
 
-int formula_celu(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  Formula f(program);
-  const int alpha = f.number(node.node.number("alpha", 1));
-  const int below = f.mul(alpha, f.exp_minus_one(f.div(operands[0], alpha)));
-  return f.positive_or(operands[0], below);
+int formula_thresholded_relu(Formula& f) {
+  const int alpha = f.attribute("alpha", 1);
+  return f.where(f.less(alpha, f.x()), f.x(), f.number(0));
 }
 
-int formula_selu(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  Formula f(program);
-  const int alpha = f.number(node.node.number("alpha", 1.67326319217681884765625f));
-  const int gamma = f.number(node.node.number("gamma", 1.05070102214813232421875f));
-  return f.mul(gamma, f.positive_or(operands[0], f.mul(alpha, f.exp_minus_one(operands[0]))));
-}
-
-int formula_thresholded_relu(graph::PointwiseProgram& program,
-                             const PointwiseNode& node,
-                             const Operands& operands) {
-  Formula f(program);
-  const int alpha = f.number(node.node.number("alpha", 1));
-  return f.where(f.less(alpha, operands[0]), operands[0], f.number(0));
-}
-
-int formula_shrink(graph::PointwiseProgram& program,
-                   const PointwiseNode& node,
-                   const Operands& operands) {
-  Formula f(program);
-  const int x = operands[0], bias = f.number(node.node.number("bias", 0));
-  const double limit = node.node.number("lambd", 0.5f);
+int formula_shrink(Formula& f) {
+  const int x = f.x(), bias = f.attribute("bias", 0);
+  const double limit = f.node().number("lambd", 0.5f);
   const int above = f.where(f.less(f.number(limit), x), f.sub(x, bias), f.number(0));
   return f.where(f.less(x, f.number(-limit)), f.add(x, bias), above);
 }
 
-int formula_hard_sigmoid(graph::PointwiseProgram& program,
-                         const PointwiseNode& node,
-                         const Operands& operands) {
-  Formula f(program);
-  const int alpha = f.number(node.node.number("alpha", 0.2f));
-  const int beta = f.number(node.node.number("beta", 0.5f));
-  return f.within_one(f.add(f.mul(alpha, operands[0]), beta));
+int formula_hard_sigmoid(Formula& f) {
+  const int alpha = f.attribute("alpha", 0.2f);
+  const int beta = f.attribute("beta", 0.5f);
+  return f.within_one(f.add(f.mul(alpha, f.x()), beta));
 }
 
-int formula_hard_swish(graph::PointwiseProgram& program,
-                       const PointwiseNode&,
-                       const Operands& operands) {
-  Formula f(program);
-  const int x = operands[0];
+int formula_hard_swish(Formula& f) {
+  const int x = f.x();
   const int share = f.add(f.mul(f.number(1.0 / 6), x), f.number(0.5));
   const int below = f.where(f.less(x, f.number(-3)), f.number(0), f.mul(x, share));
   return f.where(f.less(f.number(3), x), x, below);
 }
 
-int formula_softsign(graph::PointwiseProgram& program,
-                     const PointwiseNode&,
-                     const Operands& operands) {
-  Formula f(program);
-  return f.div(operands[0], f.add(f.number(1), f.of(F::kAbs, operands[0])));
-}
+int formula_softsign(Formula& f) { return f.div(f.x(), f.add(f.number(1), f.of(F::kAbs, f.x()))); }
 
-int formula_mish(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  Formula f(program);
-  return f.mul(operands[0], f.of(F::kTanh, f.of(F::kSoftplus, operands[0])));
-}
+int formula_mish(Formula& f) { return f.mul(f.x(), f.of(F::kTanh, f.of(F::kSoftplus, f.x()))); }
 
 constexpr NodeType kNodes[] = {
     {"Relu", rule_same, formula_relu, evaluate_each<positive, integer_positive>},

@@ -2,8 +2,6 @@
 #include "models/onnx/nodes/attention.h"
 #include "models/onnx/nodes/operands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -345,7 +343,7 @@ class AttentionLowering {
         builder_, name_ + ".softmax", masked(scores, past), graph::SoftmaxForm::kSharesOrZero);
     const int64_t mode = node_.integer("qk_matmul_output_mode", 0);
     if (is_read(3) && mode != 0 && mode != 3)
-      refuse(node_, fmt::format("qk_matmul_output_mode: value is {}; allowed: 0 or 3", mode));
+      refuse(node_, "qk_matmul_output_mode: value is {}; allowed: 0 or 3", mode);
     if (is_read(3)) set_scores(3, mode == 0 ? scores : shares);
     TensorId y = ops::batched_matmul(builder_, name_, shares, v, false, false, 1);
     const Shape shape = builder_.shape(y);

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "models/onnx/nodes/node_type.h"
+#include "models/onnx/nodes/node_view.h"
 #include "models/onnx/nodes/strided.h"
-#include "models/onnx/nodes/types.h"
 
 namespace lockstep::onnx {
 namespace {

@@ -1,7 +1,5 @@
 #include "models/onnx/nodes/einsum.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <map>
@@ -303,9 +301,9 @@ class EinsumLowering {
     const std::string letters = batch + rows + columns;
     if (static_cast<int>(letters.size()) > Shape::kMaxRank)
       refuse(node_,
-             fmt::format("equation: an intermediate product has {} axes; allowed: at most {}",
-                         letters.size(),
-                         Shape::kMaxRank));
+             "equation: an intermediate product has {} axes; allowed: at most {}",
+             letters.size(),
+             Shape::kMaxRank);
     const TensorId y = ops::batched_matmul(builder_,
                                            name_,
                                            matrices(a, batch, rows, depth),

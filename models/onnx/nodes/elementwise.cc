@@ -7,7 +7,7 @@
 
 #include "models/onnx/nodes/formula.h"
 #include "models/onnx/nodes/node_type.h"
-#include "models/onnx/nodes/types.h"
+#include "models/onnx/nodes/node_view.h"
 
 namespace lockstep::onnx {
 std::vector<Form> rule_same(const NodeView& node) { return {node.form(0)}; }
@@ -232,71 +232,50 @@ std::vector<Array> evaluate_cast(const NodeView& node, const std::vector<Form>& 
   return {cast(node.array(0), outputs[0].type)};
 }
 
-int formula_mean(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  const int sum = chain<F::kAdd>(program, node, operands);
-  return Formula(program).div(sum, program.constant(static_cast<float>(operands.size())));
+int formula_mean(Formula& f) {
+  const int sum = chain<F::kAdd>(f);
+  return f.div(sum, f.number(static_cast<double>(f.operands())));
 }
 
 // Integers are divided towards zero.
-int formula_quotient(graph::PointwiseProgram& program,
-                     const PointwiseNode& node,
-                     const Operands& operands) {
-  const int result = program.append(F::kDiv, operands[0], operands[1]);
-  return is_integer(node.to) ? program.append(F::kTrunc, result) : result;
+int formula_quotient(Formula& f) {
+  const int result = f.div(f.x(), f.x(1));
+  return is_integer(f.to()) ? f.of(F::kTrunc, result) : result;
 }
 
-int formula_remainder(graph::PointwiseProgram& program,
-                      const PointwiseNode& node,
-                      const Operands& operands) {
-  const F function = node.node.integer("fmod", 0) != 0 ? F::kFmod : F::kMod;
-  return program.append(function, operands[0], operands[1]);
+int formula_remainder(Formula& f) {
+  return f.of(f.node().integer("fmod", 0) != 0 ? F::kFmod : F::kMod, f.x(), f.x(1));
 }
 
-int formula_where(graph::PointwiseProgram& program,
-                  const PointwiseNode&,
-                  const Operands& operands) {
-  return program.append(F::kWhere, operands[0], operands[1], operands[2]);
+int formula_where(Formula& f) { return f.where(f.x(), f.x(1), f.x(2)); }
+
+int formula_cast(Formula& f) {
+  if (f.to() == ElementType::kBool && f.from() != ElementType::kBool)
+    return f.of(F::kNot, f.of(F::kNot, f.x()));
+  return f.of(is_integer(f.to()) && is_floating(f.from()) ? F::kTrunc : F::kIdentity, f.x());
 }
 
-int formula_cast(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  const int x = operands[0];
-  if (node.to == ElementType::kBool && node.from != ElementType::kBool)
-    return program.append(F::kNot, program.append(F::kNot, x));
-  return program.append(is_integer(node.to) && is_floating(node.from) ? F::kTrunc : F::kIdentity,
-                        x);
-}
-
-int formula_is_infinite(graph::PointwiseProgram& program,
-                        const PointwiseNode& node,
-                        const Operands& operands) {
-  Formula f(program);
-  const int x = operands[0];
-  const bool negative = node.node.integer("detect_negative", 1) != 0;
-  const bool positive = node.node.integer("detect_positive", 1) != 0;
+int formula_is_infinite(Formula& f) {
+  const int x = f.x();
+  const bool negative = f.node().integer("detect_negative", 1) != 0;
+  const bool positive = f.node().integer("detect_positive", 1) != 0;
   if (negative && positive) return f.of(F::kIsInf, x);
   if (!negative && !positive) return f.number(0);
   const int side = positive ? f.less(f.number(0), x) : f.less(x, f.number(0));
-  return program.append(F::kAnd, f.of(F::kIsInf, x), side);
+  return f.of(F::kAnd, f.of(F::kIsInf, x), side);
 }
 
 // The bounds are attributes before opset 11. The derivative at a bound is 1.
-int formula_clip(graph::PointwiseProgram& program,
-                 const PointwiseNode& node,
-                 const Operands& operands) {
-  Formula f(program);
+int formula_clip(Formula& f) {
   const auto bound = [&](size_t index, const char* attribute) {
-    if (index < operands.size() && operands[index] >= 0) return operands[index];
-    return node.node.has(attribute) ? f.number(node.node.number(attribute, 0)) : -1;
+    if (index < f.operands() && f.x(index) >= 0) return f.x(index);
+    return f.node().has(attribute) ? f.number(f.node().number(attribute, 0)) : -1;
   };
   const int min = bound(1, "min"), max = bound(2, "max");
-  int x = operands[0];
+  int x = f.x();
   if (min >= 0) x = f.where(f.less(x, min), min, x);
   if (max >= 0) x = f.where(f.less(max, x), max, x);
-  return program.append(F::kIdentity, x);
+  return f.of(F::kIdentity, x);
 }
 
 constexpr NodeType kNodes[] = {

@@ -1,23 +1,38 @@
 #pragma once
-// Helpers to write the programs of elementwise nodes as formulas (PointwiseOf). At kinks,
-// derivatives are those of PyTorch.
+// The program of an elementwise node, written as a formula (PointwiseOf). Programs distinguish
+// floating-point numbers, integers, and booleans, which are 1 or 0. At kinks, derivatives are those
+// of PyTorch.
 
+#include <utility>
 #include <vector>
 
 #include "models/onnx/nodes/node_type.h"
+#include "runtime/graph/pointwise_program.h"
 
 namespace lockstep::onnx {
-
-using Operands = std::vector<int>;
 
 class Formula {
   using F = graph::PointwiseFunction;
 
  public:
-  explicit Formula(graph::PointwiseProgram& program) : program_(program) {}
+  // `from` and `to` are the types of the node's first input and of its output, `operands` the
+  // instructions of its inputs (-1: absent). Borrows the program and the node.
+  Formula(graph::PointwiseProgram& program,
+          const Node& node,
+          ElementType from,
+          ElementType to,
+          std::vector<int> operands)
+      : program_(program), node_(node), from_(from), to_(to), operands_(std::move(operands)) {}
+
+  const Node& node() const { return node_; }
+  ElementType from() const { return from_; }
+  ElementType to() const { return to_; }
+  size_t operands() const { return operands_.size(); }
+  int x(size_t index = 0) const { return operands_[index]; }
 
   int number(double value) { return program_.constant(static_cast<float>(value)); }
-  int of(F function, int a) { return program_.append(function, a); }
+  int attribute(const char* name, float otherwise) { return number(node_.number(name, otherwise)); }
+  int of(F function, int a, int b = -1) { return program_.append(function, a, b); }
   int add(int a, int b) { return program_.append(F::kAdd, a, b); }
   int sub(int a, int b) { return program_.append(F::kSub, a, b); }
   int mul(int a, int b) { return program_.append(F::kMul, a, b); }
@@ -43,30 +58,32 @@ class Formula {
 
  private:
   graph::PointwiseProgram& program_;
+  const Node& node_;
+  ElementType from_, to_;
+  std::vector<int> operands_;
 };
 
 template <graph::PointwiseFunction kFunction>
-int unary(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  return program.append(kFunction, operands[0]);
+int unary(Formula& f) {
+  return f.of(kFunction, f.x());
 }
 
 template <graph::PointwiseFunction kFunction>
-int binary(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  return program.append(kFunction, operands[0], operands[1]);
+int binary(Formula& f) {
+  return f.of(kFunction, f.x(), f.x(1));
 }
 
 // The function with its operands swapped.
 template <graph::PointwiseFunction kFunction>
-int reversed(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  return program.append(kFunction, operands[1], operands[0]);
+int reversed(Formula& f) {
+  return f.of(kFunction, f.x(1), f.x());
 }
 
 // f(f(x0, x1), x2) ...
 template <graph::PointwiseFunction kFunction>
-int chain(graph::PointwiseProgram& program, const PointwiseNode&, const Operands& operands) {
-  int result = program.append(graph::PointwiseFunction::kIdentity, operands[0]);
-  for (size_t i = 1; i < operands.size(); ++i)
-    result = program.append(kFunction, result, operands[i]);
+int chain(Formula& f) {
+  int result = f.of(graph::PointwiseFunction::kIdentity, f.x());
+  for (size_t i = 1; i < f.operands(); ++i) result = f.of(kFunction, result, f.x(i));
   return result;
 }
 

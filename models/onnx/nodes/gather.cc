@@ -1,13 +1,12 @@
 // Gather and GatherElements. Gather from a table that is a parameter is an embedding.
-#include <fmt/format.h>
 
+#include "runtime/graph/ops/gather.h"
 #include "models/onnx/nodes/indices.h"
 #include "models/onnx/nodes/node_type.h"
 #include "models/onnx/nodes/operands.h"
 #include "models/onnx/nodes/ranges.h"
 #include "models/onnx/nodes/strided.h"
 #include "runtime/graph/ops/embedding.h"
-#include "runtime/graph/ops/gather.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
 
@@ -86,7 +85,7 @@ std::vector<int32_t> known_ids(const Node& node, const Value& value, int64_t row
   std::vector<int32_t> ids;
   for (const int64_t id : value.array.as_int64()) {
     if (id < -rows || id >= rows)
-      refuse(node, fmt::format("indices: value is {}; the table has {} rows", id, rows));
+      refuse(node, "indices: value is {}; the table has {} rows", id, rows);
     ids.push_back(static_cast<int32_t>(id < 0 ? id + rows : id));
   }
   return ids;
@@ -117,12 +116,11 @@ TensorId ids_of(Lowering& lowering, const Node& node, int64_t rows) {
   const auto range =
       range_of(lowering.readers().network(), node.input(1), lowering.options().limits);
   if (range && range->counts && range->max >= static_cast<double>(rows))
-    refuse(
-        node,
-        fmt::format("indices: are positions up to {}, but the table has {} rows; use samples with "
-                    "fewer tokens",
-                    range->max,
-                    rows));
+    refuse(node,
+           "indices: are positions up to {}, but the table has {} rows; use samples with "
+           "fewer tokens",
+           range->max,
+           rows);
   if (range && range->min >= 0 && range->max < static_cast<double>(rows)) return ids;
   return ops::pointwise(builder, name + ".within", {ids}, clamped_to(rows), /*integers=*/true);
 }

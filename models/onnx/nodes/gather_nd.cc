@@ -1,5 +1,4 @@
 // GatherND and ScatterND: indices of several axes.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
@@ -207,11 +206,11 @@ void lower_gather_nd(Lowering& lowering, const Node& node) {
   if (rows.total() > max_rows ||
       (!known && rows.extents.size() >= graph::PointwiseProgram::kMaxInputs))
     refuse(node,
-           fmt::format("addresses {} rows by {} indices; allowed: at most {} by {}",
-                       rows.total(),
-                       rows.extents.size(),
-                       max_rows,
-                       graph::PointwiseProgram::kMaxInputs - 1));
+           "addresses {} rows by {} indices; allowed: at most {} by {}",
+           rows.total(),
+           rows.extents.size(),
+           max_rows,
+           graph::PointwiseProgram::kMaxInputs - 1);
   const TensorId numbers =
       known ? builder.constant(
                   name + ".places", {rows.count}, row_numbers(rows, indices.array.as_int64()))
@@ -229,11 +228,11 @@ void lower_scatter_nd(Lowering& lowering, const Node& node) {
   if (indices.kind != ValueKind::kConstant)
     refuse(node, "indices: are computed; must be a constant");
   if (node.text("reduction", "none") != "none")
-    refuse(node, fmt::format("reduction: value is {}; allowed: none", node.text("reduction", "")));
+    refuse(node, "reduction: value is {}; allowed: none", node.text("reduction", ""));
   const NamedRows rows =
       named_rows(lowering.value(node.input(0)).extents, indices.extents, /*batch_axes=*/0);
   if (rows.total() + rows.count > std::numeric_limits<int32_t>::max())
-    refuse(node, fmt::format("addresses {} rows; allowed: fewer than 2^31", rows.total()));
+    refuse(node, "addresses {} rows; allowed: fewer than 2^31", rows.total());
   std::vector<int32_t> picked = numbers_from<int32_t>(static_cast<size_t>(rows.total()));
   auto update = static_cast<int32_t>(rows.total());
   for (const int32_t row : row_numbers(rows, indices.array.as_int64()))

@@ -1,8 +1,6 @@
 #include "models/onnx/nodes/image_nodes.h"
 #include "models/onnx/nodes/operands.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "models/onnx/read/constants.h"
@@ -52,6 +50,22 @@ void require_image(const NodeView& node) {
   node.require_floating(0);
 }
 
+int64_t checked_groups(const NodeView& node, bool transposed) {
+  node.require_inputs(2, 3);
+  require_image(node);
+  node.require_rank(1, node.rank(0), node.rank(0));
+  node.require_same_type(0, 1);
+  const Extents& image = node.extents(0);
+  const Extents& weight = node.extents(1);
+  const int64_t group = node.integer("group", 1, 1, kMaxWindow);
+  if (image[1] != (transposed ? weight[0] : weight[1] * group) || weight[0] % group != 0)
+    node.refuse("its {} channels, weight of extents {} and {} groups do not match",
+                image[1],
+                to_string(weight),
+                group);
+  return group;
+}
+
 void require_bias(const NodeView& node, int64_t channels) {
   if (!node.has(2) || node.extents(2) == Extents{channels} || filling_of(node.input(2)) == 0)
     return;
@@ -62,10 +76,10 @@ void require_images(Lowering& lowering, const Node& node, size_t max_axes) {
   const size_t rank = lowering.value(node.input(0)).extents.size();
   if (rank < 3 || rank > max_axes)
     refuse(node,
-           fmt::format("its input has {} axes; allowed: images (N, C, L){} (N, C, H, W){}",
-                       rank,
-                       max_axes == 5 ? "," : " and",
-                       max_axes == 5 ? " and (N, C, D, H, W)" : ""));
+           "its input has {} axes; allowed: images (N, C, L){} (N, C, H, W){}",
+           rank,
+           max_axes == 5 ? "," : " and",
+           max_axes == 5 ? " and (N, C, D, H, W)" : "");
 }
 
 Window window_of(Lowering& lowering, const Node& node, const std::vector<int64_t>& kernel) {

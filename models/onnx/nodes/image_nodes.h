@@ -28,6 +28,9 @@ int64_t window_positions(
 
 // Throws ConfigError unless the first input has floating-point images.
 void require_image(const NodeView& node);
+// Checks a convolution's image and weight, (outputs, inputs of a group, ...) or, if it is
+// transposed, (inputs, outputs of a group, ...). Returns the number of groups.
+int64_t checked_groups(const NodeView& node, bool transposed);
 // Checks the bias. Accepts zeros of other extents: PyTorch's exporter writes zeros (O, 2) if a
 // convolution of three axes has no bias.
 void require_bias(const NodeView& node, int64_t channels);

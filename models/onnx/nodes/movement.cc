@@ -1,10 +1,9 @@
 // Ops that change extents or the order of elements: Reshape, Transpose, Expand, Tile ... Their
 // extents are known, so attributes matter only if they determine which elements are taken.
-#include <algorithm>
 #include <string>
 
 #include "models/onnx/nodes/elementwise.h"
-#include "models/onnx/nodes/lowering/fusions.h"
+#include "models/onnx/nodes/lowering/fusion_plan.h"
 #include "models/onnx/nodes/node_type.h"
 #include "models/onnx/nodes/operands.h"
 #include "models/onnx/nodes/strided.h"

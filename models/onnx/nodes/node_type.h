@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "models/onnx/nodes/node_view.h"
-#include "runtime/graph/pointwise_program.h"
 
 namespace lockstep::onnx {
 
+class Formula;
 class Lowering;
 
 // Infers the types and extents of the outputs, in their order. May return more outputs than the
@@ -25,18 +25,9 @@ using Evaluator = std::vector<Array> (*)(const NodeView& node, const std::vector
 // Appends the native ops of a node.
 using LowerNode = void (*)(Lowering& lowering, const Node& node);
 
-// A node and the types of its first input and its output.
-struct PointwiseNode {
-  const Node& node;
-  ElementType from, to;
-};
-// Appends an elementwise node's function to the program and returns the instruction of the result.
-// `operands` are the instructions of the node's inputs (-1: absent). Programs distinguish
-// floating-point numbers, integers, and booleans, which are 1 or 0. Throws ConfigError for
-// unsupported forms of the op.
-using PointwiseOf = int (*)(graph::PointwiseProgram& program,
-                            const PointwiseNode& node,
-                            const std::vector<int>& operands);
+// Appends an elementwise node's function to its program and returns the instruction of the result.
+// Throws ConfigError for unsupported forms of the op.
+using PointwiseOf = int (*)(Formula& formula);
 
 // How nodes of a type are trained: by a function, or by a formula if the op is elementwise. By
 // default, they cannot be trained.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/onnx/read/tensors.h"
+
 namespace lockstep::onnx {
 
 const Value& NodeView::input(size_t index) const {
@@ -174,6 +176,21 @@ int64_t product(const Extents& extents, size_t begin, size_t end) {
   int64_t count = 1;
   for (size_t i = begin; i < end; ++i) count *= extents[i];
   return count;
+}
+
+ElementType type_of_attribute(const NodeView& node,
+                              const std::string& attribute,
+                              ElementType otherwise) {
+  if (!node.node().has(attribute)) return otherwise;
+  const int64_t number = node.node().integer(attribute, 0);
+  const auto type = element_type_of(number);
+  if (type && *type != ElementType::kString) return *type;
+  node.refuse(
+      "attribute {} is {}; must be 1 (float), 2 (uint8), 3 (int8), 4 (uint16), 5 (int16), 6 "
+      "(int32), 7 (int64), 9 (bool), 10 (float16), 11 (double), 12 (uint32), 13 (uint64) or 16 "
+      "(bfloat16)",
+      attribute,
+      number);
 }
 
 }  // namespace lockstep::onnx

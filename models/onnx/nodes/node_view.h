@@ -86,7 +86,7 @@ class NodeView {
 
   template <typename... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) const {
-    onnx::refuse(node_, fmt::format(format, std::forward<Args>(args)...));
+    onnx::refuse(node_, format, std::forward<Args>(args)...);
   }
 
  private:
@@ -102,5 +102,10 @@ std::optional<int64_t> elements_within_limit(const Extents& extents);
 int64_t checked_elements(const NodeView& node, const Extents& extents);
 // Product of extents [begin, end).
 int64_t product(const Extents& extents, size_t begin, size_t end);
+
+// The type of the attribute, or `otherwise` if it is absent. Rejects unsupported types.
+ElementType type_of_attribute(const NodeView& node,
+                              const std::string& attribute,
+                              ElementType otherwise);
 
 }  // namespace lockstep::onnx

@@ -1,9 +1,6 @@
 // Norms over a batch, over groups of channels, and across channels.
-#include <fmt/format.h>
 
-#include <algorithm>
-
-#include "models/onnx/nodes/lowering/fusions.h"
+#include "models/onnx/nodes/lowering/fusion_plan.h"
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/nodes/node_type.h"
 #include "models/onnx/nodes/operands.h"
@@ -88,11 +85,10 @@ TensorId norm_vector(Lowering& lowering, int number) {
 void lower_batch_normalization(Lowering& lowering, const Node& node) {
   const float momentum = 1 - node.number("momentum", 0.9f);
   if (!(momentum > 0 && momentum <= 1))
-    refuse(
-        node,
-        fmt::format("momentum: value is {}; allowed: from 0 to below 1 (PyTorch's momentum is 1 - "
-                    "this, and 0 would leave the running statistics as they are)",
-                    1 - momentum));
+    refuse(node,
+           "momentum: value is {}; allowed: from 0 to below 1 (PyTorch's momentum is 1 - "
+           "this, and 0 would leave the running statistics as they are)",
+           1 - momentum);
   ops::BatchNormParameters parameters;
   parameters.gamma = norm_vector(lowering, node.input(1));
   parameters.beta = norm_vector(lowering, node.input(2));
@@ -260,10 +256,10 @@ void lower_local_response_norm(Lowering& lowering, const Node& node) {
   // For an even size, ONNX has the larger half of the window after the channel, the native op
   // before it.
   if (size < 1 || size > graph::kMaxNormChannels || size % 2 == 0)
-    refuse(
-        node,
-        fmt::format(
-            "size: value is {}; allowed: odd numbers from 1 to {}", size, graph::kMaxNormChannels));
+    refuse(node,
+           "size: value is {}; allowed: odd numbers from 1 to {}",
+           size,
+           graph::kMaxNormChannels);
   if (lowering.value(node.input(0)).extents.size() < 3)
     refuse(node, "its input is a vector; allowed: images");
   const TensorId y = ops::local_response_norm(lowering.builder(),

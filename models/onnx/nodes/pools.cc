@@ -1,5 +1,4 @@
 // Pooling of images: windows and complete images.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <vector>
@@ -60,9 +59,9 @@ graph::PoolAttributes pool_of(const Node& node, const AxisWindow& down, const Ax
   if (const int64_t pixels = down.kernel * across.kernel;
       node.op == "MaxPool" && pixels > kMaxPixels)
     refuse(node,
-           fmt::format("kernel_shape: has {} pixels; allowed: at most {}, or the complete image",
-                       pixels,
-                       kMaxPixels));
+           "kernel_shape: has {} pixels; allowed: at most {}, or the complete image",
+           pixels,
+           kMaxPixels);
   return attributes;
 }
 

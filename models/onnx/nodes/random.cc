@@ -1,7 +1,6 @@
 // Random ops: dropout and random masks. They are never folded. Outside training everything is kept:
 // a mask that keeps elements with probability p, and by which the file later divides by p, is p
 // itself.
-#include <fmt/format.h>
 
 #include <optional>
 #include <string>
@@ -9,8 +8,8 @@
 
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/nodes/node_type.h"
+#include "models/onnx/nodes/node_view.h"
 #include "models/onnx/nodes/operands.h"
-#include "models/onnx/nodes/types.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/pointwise.h"
 
@@ -49,8 +48,7 @@ std::vector<Form> rule_bernoulli(const NodeView& node) {
 // Sets the value to a random mask: 1 with probability `kept`, else 0.
 void set_draw(Lowering& lowering, const Node& node, int number, float kept) {
   if (!(kept > 0 && kept <= 1))
-    refuse(node,
-           fmt::format("keeps elements with probability {}; allowed: above 0 and at most 1", kept));
+    refuse(node, "keeps elements with probability {}; allowed: above 0 and at most 1", kept);
   // Outside training the mask is the number `kept`, so it must be used as a factor. A boolean mask
   // must therefore be cast to numbers.
   if (!is_floating(lowering.value(number).type)) {
@@ -87,7 +85,7 @@ void lower_dropout(Lowering& lowering, const Node& node) {
     ratio = *given;
   }
   if (!(ratio >= 0 && ratio < 1))
-    refuse(node, fmt::format("ratio: value is {}; allowed: at least 0 and below 1", ratio));
+    refuse(node, "ratio: value is {}; allowed: at least 0 and below 1", ratio);
   const bool last = lowering.layouts().is_channels_last(node.input(0));
   const TensorId x = input_of(lowering, node, 0, last);
   set_output(

@@ -1,5 +1,4 @@
 // Recurrent layers over sequences (T, N, F): LSTM, GRU, RNN.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -66,10 +65,10 @@ graph::Cell cell_of(const Node& node) {
                                       : given[i] == defaults[i % functions];
     if (!known || (functions == 1 && given[i] != given[0]))
       refuse(node,
-             fmt::format("activations: value is {}; allowed: {}",
-                         given[i],
-                         functions == 1 ? "Tanh or Relu, the same in both directions"
-                                        : "the defaults, Sigmoid and Tanh"));
+             "activations: value is {}; allowed: {}",
+             given[i],
+             functions == 1 ? "Tanh or Relu, the same in both directions"
+                            : "the defaults, Sigmoid and Tanh");
   }
   if (node.op == "LSTM") return graph::Cell::kLstm;
   if (node.op == "GRU") return graph::Cell::kGru;
@@ -95,8 +94,7 @@ void check(Lowering& lowering, const Node& node) {
   const bool all = lengths.kind == ValueKind::kConstant &&
                    std::ranges::all_of(lengths.array.as_int64(),
                                        [&](int64_t length) { return length == times; });
-  if (!all)
-    refuse(node, fmt::format("sequence_lens: allowed: a constant of {}, the full length", times));
+  if (!all) refuse(node, "sequence_lens: allowed: a constant of {}, the full length", times);
 }
 
 // A parameter, or a value computed from parameters: exporters insert nodes that reorder the gates.

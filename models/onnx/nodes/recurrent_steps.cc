@@ -1,7 +1,5 @@
 #include "models/onnx/nodes/recurrent_steps.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <string>
 #include <tuple>
@@ -242,10 +240,10 @@ std::pair<TensorId, TensorId> recurrent_in_steps(Lowering& lowering,
                                                  const graph::RecurrentAttributes& attributes) {
   if (const int64_t times = lowering.builder().shape(inputs.x)[0]; times > kMaxSteps)
     refuse(node,
-           fmt::format("{}: has {} steps, each of which becomes several ops; allowed: at most {}",
-                       node.op == "GRU" ? "linear_before_reset 0" : "P or input_forget",
-                       times,
-                       kMaxSteps));
+           "{}: has {} steps, each of which becomes several ops; allowed: at most {}",
+           node.op == "GRU" ? "linear_before_reset 0" : "P or input_forget",
+           times,
+           kMaxSteps);
   return Steps(lowering, node, inputs, attributes).run();
 }
 

@@ -1,6 +1,5 @@
 // Resizes images and volumes: Resize, Upsample. Which pixels an output reads is computed when the
 // graph is built.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -101,7 +100,7 @@ struct Modes {
 Modes modes_of(const Node& node) {
   const std::string mode = node.text("mode", "nearest");
   if (mode != "nearest" && mode != "linear" && mode != "bilinear")
-    refuse(node, fmt::format("mode: value is {}; allowed: nearest, linear", mode));
+    refuse(node, "mode: value is {}; allowed: nearest, linear", mode);
   const bool old = node.op == "Upsample" || node.opset < 11;
   Modes modes{mode != "nearest",
               old ? "asymmetric" : node.text("coordinate_transformation_mode", "half_pixel"),
@@ -111,19 +110,19 @@ Modes modes_of(const Node& node) {
   constexpr const char* kNearest[] = {"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"};
   if (std::ranges::count(kCoordinates, modes.coordinates) == 0)
     refuse(node,
-           fmt::format("coordinate_transformation_mode: value is {}; allowed: half_pixel, "
-                       "half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric",
-                       modes.coordinates));
+           "coordinate_transformation_mode: value is {}; allowed: half_pixel, "
+           "half_pixel_symmetric, pytorch_half_pixel, align_corners, asymmetric",
+           modes.coordinates);
   if (std::ranges::count(kNearest, modes.nearest) == 0)
     refuse(node,
-           fmt::format("nearest_mode: value is {}; allowed: round_prefer_floor, "
-                       "round_prefer_ceil, floor, ceil",
-                       modes.nearest));
+           "nearest_mode: value is {}; allowed: round_prefer_floor, "
+           "round_prefer_ceil, floor, ceil",
+           modes.nearest);
   if (node.integer("antialias", 0) != 0) refuse(node, "antialias: value is 1; allowed: 0");
   if (node.text("keep_aspect_ratio_policy", "stretch") != "stretch")
     refuse(node,
-           fmt::format("keep_aspect_ratio_policy: value is {}; allowed: stretch",
-                       node.text("keep_aspect_ratio_policy", "")));
+           "keep_aspect_ratio_policy: value is {}; allowed: stretch",
+           node.text("keep_aspect_ratio_policy", ""));
   return modes;
 }
 

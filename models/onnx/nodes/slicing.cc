@@ -1,11 +1,8 @@
 // Ops that slice and concatenate values: Concat, Split, Slice, Pad.
 #include "models/onnx/nodes/slicing.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
-#include <numeric>
 #include <string>
 
 #include "models/onnx/nodes/node_type.h"
@@ -304,9 +301,7 @@ void lower_concat(Lowering& lowering, const Node& node) {
     return elements(lowering.value(input).extents) > 0;
   });
   if (parts.size() > graph::kMaxConcatInputs)
-    refuse(
-        node,
-        fmt::format("has {} inputs; allowed: at most {}", parts.size(), graph::kMaxConcatInputs));
+    refuse(node, "has {} inputs; allowed: at most {}", parts.size(), graph::kMaxConcatInputs);
   const size_t rank = lowering.value(node.output(0)).extents.size();
   int axis = axis_of(node.integer("axis", 0), rank);
   const bool last = std::ranges::all_of(
@@ -321,7 +316,7 @@ void lower_concat(Lowering& lowering, const Node& node) {
 // Pads with a constant. Keeps the layout of images.
 void lower_pad(Lowering& lowering, const Node& node) {
   if (node.text("mode", "constant") != "constant")
-    refuse(node, fmt::format("mode: value is {}; allowed: constant", node.text("mode", "")));
+    refuse(node, "mode: value is {}; allowed: constant", node.text("mode", ""));
   const std::vector<int64_t> pads = pads_of(lowering.readers().view(node));
   const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(pads.size() / 2);
   std::vector<int64_t> before(pads.begin(), middle), after(middle, pads.end());

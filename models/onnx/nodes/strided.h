@@ -45,6 +45,14 @@ void for_each_offset(const Extents& extents,
   }
 }
 
+// The same for all elements, with offsets from 0.
+template <typename Work>
+void for_each_offset(const Extents& extents,
+                     const std::vector<int64_t>& strides,
+                     const Work& work) {
+  for_each_offset(extents, strides, 0, 0, elements(extents), work);
+}
+
 // Copies the elements of `from` at `start` + index * `strides` to an array with extents `to`. All
 // offsets must be inside `from`.
 Array strided_copy(const Array& from,

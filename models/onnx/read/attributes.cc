@@ -1,12 +1,10 @@
 #include "models/onnx/read/attributes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "models/onnx/schema/onnx.pb.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {

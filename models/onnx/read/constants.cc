@@ -4,13 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/base/error.h"
-
 namespace lockstep::onnx {
-
-void refuse(const Node& node, const std::string& what) {
-  throw ConfigError("{}: {}", node.description(), what);
-}
 
 bool is_op(const Node* node, std::string_view op) {
   return node != nullptr && node->domain.empty() && node->op == op;

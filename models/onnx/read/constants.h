@@ -2,10 +2,10 @@
 // Helpers for nodes and constants that several stages use.
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "models/onnx/network.h"
+#include "runtime/base/error.h"
 
 namespace lockstep::onnx {
 
@@ -14,7 +14,10 @@ namespace lockstep::onnx {
 constexpr float kForgotten = -1e4f;
 
 // Throws ConfigError: the node's description, and what is not supported.
-[[noreturn]] void refuse(const Node& node, const std::string& what);
+template <typename... Args>
+[[noreturn]] void refuse(const Node& node, fmt::format_string<Args...> what, Args&&... args) {
+  throw ConfigError("{}: {}", node.description(), fmt::format(what, std::forward<Args>(args)...));
+}
 
 // Whether `node` is not null and has this op of ONNX's standard domain.
 bool is_op(const Node* node, std::string_view op);

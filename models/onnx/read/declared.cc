@@ -6,12 +6,24 @@
 #include <set>
 #include <string_view>
 
-#include "models/onnx/read/scope.h"
 #include "models/onnx/schema/onnx.pb.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {
+
+// Parses a list of strings as Python prints it: ['', 'layer1', 'layer1.0', 'conv2d'].
+std::vector<std::string> texts_of(const std::string& list) {
+  std::vector<std::string> texts;
+  size_t at = 0;
+  while ((at = list.find_first_of("'\"", at)) != std::string::npos) {
+    const size_t end = list.find(list[at], at + 1);
+    if (end == std::string::npos) break;
+    texts.push_back(list.substr(at + 1, end - at - 1));
+    at = end + 1;
+  }
+  return texts;
+}
 
 constexpr const char* kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
 constexpr const char* kSignature = "pkg.torch.export.ExportedProgram.graph_signature";
@@ -84,6 +96,22 @@ std::optional<int64_t> number_of_conv(const std::string& name) {
   constexpr std::string_view kStem = "onnx::Conv_";
   if (!name.starts_with(kStem)) return std::nullopt;
   return parse_as<int64_t>(std::string_view(name).substr(kStem.size()));
+}
+
+// "layer1.0.conv1" for "/layer1/layer1.0/conv1/Conv": a module in a list repeats the list's name.
+std::string from_name(const std::string& name) {
+  std::string scope;
+  std::string last;
+  size_t begin = 1;
+  for (size_t end; (end = name.find('/', begin)) != std::string::npos; begin = end + 1) {
+    const std::string part = name.substr(begin, end - begin);
+    const bool repeats = !last.empty() && part.starts_with(last + ".");
+    if (repeats) scope.resize(scope.size() - last.size());
+    if (!repeats && !scope.empty()) scope += '.';
+    scope += part;
+    last = part;
+  }
+  return scope;
 }
 
 }  // namespace
@@ -164,6 +192,12 @@ void find_folded_norms_by_names(File& file) {
         !numbers.contains(*bias + 1))
       file.folded_norms.push_back({"", node.description()});
   }
+}
+
+std::string scope_of(const schema::NodeProto& node) {
+  const std::vector<std::string> scopes = texts_of(text_of(node, "pkg.torch.onnx.name_scopes"));
+  if (scopes.size() > 1) return scopes[scopes.size() - 2];  // the last one is the op's name
+  return node.name().starts_with('/') ? from_name(node.name()) : "";
 }
 
 }  // namespace lockstep::onnx

@@ -1,7 +1,7 @@
 #pragma once
 // Reads the metadata that PyTorch's exporter writes: which initializers are parameters of the
-// module and which are buffers, where no gradient passes, and which batch norms were folded into
-// other layers.
+// module and which are buffers, where no gradient passes, which batch norms were folded into other
+// layers, and which module a node comes from.
 
 #include <map>
 #include <string>
@@ -36,5 +36,10 @@ bool has_folded_norm(const schema::NodeProto& node);
 // Adds to File::folded_norms the convolutions into which the TorchScript exporter folded norms.
 // They are recognised by the names that it makes up for their weights.
 void find_folded_norms_by_names(File& file);
+
+// The module's name, "layer1.0.conv1"; empty if the file does not have it. It is in the node's
+// metadata (exporter of torch.export) or in the node's name, "/layer1/layer1.0/conv1/Conv"
+// (TorchScript).
+std::string scope_of(const schema::NodeProto& node);
 
 }  // namespace lockstep::onnx

@@ -1,17 +1,14 @@
 #include "models/onnx/read/functions.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
 #include <variant>
 
 #include "models/onnx/read/declared.h"
-#include "models/onnx/read/scope.h"
 #include "models/onnx/schema/onnx.pb.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {

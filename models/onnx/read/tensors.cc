@@ -1,11 +1,8 @@
 #include "models/onnx/read/tensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <limits>
 
 #include "models/onnx/schema/onnx.pb.h"
 #include "runtime/base/error.h"
@@ -81,7 +78,7 @@ void check_truth_values(const Array& array, const std::string& what) {
 
 }  // namespace
 
-std::optional<ElementType> element_type_of(int number) {
+std::optional<ElementType> element_type_of(int64_t number) {
   using Proto = schema::TensorProto;
   switch (number) {
     case Proto::FLOAT: return ElementType::kFloat;

@@ -17,7 +17,7 @@ class TensorProto;
 }  // namespace schema
 
 // The element type with this number in the format; none if it is not supported.
-std::optional<ElementType> element_type_of(int number);
+std::optional<ElementType> element_type_of(int64_t number);
 // The number and the format's name of the type: "17 (float8e4m3fn)".
 std::string type_text_of(int number);
 

@@ -1,11 +1,10 @@
-#include "models/onnx/samples/bounds.h"
+#include "models/onnx/samples/node_labels.h"
 
 #include <algorithm>
 #include <functional>
 
 #include "models/onnx/nodes/ranges.h"
 #include "models/onnx/nodes/strided.h"
-#include "models/onnx/read/constants.h"
 
 namespace lockstep::onnx {
 namespace {

@@ -14,23 +14,25 @@ std::vector<int64_t> reading_strides(const Labels& labels) {
   return broadcast_strides(labels.stored, labels.stored);
 }
 
+// The stored labels at index * `strides`, for each index below `extents`.
+std::vector<Label> read_stored(const Labels& labels,
+                               const Extents& extents,
+                               const std::vector<int64_t>& strides) {
+  std::vector<Label> read;
+  read.reserve(static_cast<size_t>(elements(extents)));
+  for_each_offset(extents, strides, [&](int64_t offset) {
+    read.push_back(labels.labels[static_cast<size_t>(offset)]);
+  });
+  return read;
+}
+
 // Stores the labels in full along these axes.
 Labels expanded(const Labels& labels, const std::vector<bool>& axes) {
   Labels made{labels.extents, labels.stored, {}};
   for (size_t axis = 0; axis < axes.size(); ++axis)
     if (axes[axis]) made.stored[axis] = made.extents[axis];
-  made.labels.reserve(static_cast<size_t>(elements(made.stored)));
-  for_each_offset(
-      made.stored, reading_strides(labels), 0, 0, elements(made.stored), [&](int64_t offset) {
-        made.labels.push_back(labels.labels[static_cast<size_t>(offset)]);
-      });
+  made.labels = read_stored(labels, made.stored, reading_strides(labels));
   return made;
-}
-
-std::vector<bool> one_axis(size_t rank, size_t axis) {
-  std::vector<bool> axes(rank, false);
-  axes[axis] = true;
-  return axes;
 }
 
 // Whether the labels are constant along the axis.
@@ -76,12 +78,8 @@ Labels compressed(Labels labels) {
     if (labels.stored[axis] == 1 || !is_constant(labels, axis)) continue;
     Extents kept = labels.stored;
     kept[axis] = 1;
-    std::vector<Label> first;
-    for_each_offset(kept, strides_of(labels.stored), 0, 0, elements(kept), [&](int64_t offset) {
-      first.push_back(labels.labels[static_cast<size_t>(offset)]);
-    });
+    labels.labels = read_stored(labels, kept, strides_of(labels.stored));
     labels.stored = kept;
-    labels.labels = std::move(first);
   }
   return labels;
 }
@@ -95,26 +93,11 @@ Labels joined(const Labels& a, const Labels& b, const Extents& to, int node) {
     for (size_t axis = 0; axis < from->stored.size(); ++axis)
       made.stored[shift + axis] = std::max(made.stored[shift + axis], from->stored[axis]);
   }
-  made.labels.clear();
-  made.labels.reserve(static_cast<size_t>(elements(made.stored)));
-  for_each_offset(
-      made.stored,
-      broadcast_strides(a.stored, made.stored),
-      0,
-      0,
-      elements(made.stored),
-      [&](int64_t offset) { made.labels.push_back(a.labels[static_cast<size_t>(offset)]); });
-  size_t next = 0;
-  for_each_offset(made.stored,
-                  broadcast_strides(b.stored, made.stored),
-                  0,
-                  0,
-                  elements(made.stored),
-                  [&](int64_t offset) {
-                    made.labels[next] =
-                        joined(made.labels[next], b.labels[static_cast<size_t>(offset)], node);
-                    ++next;
-                  });
+  made.labels = read_stored(a, made.stored, broadcast_strides(a.stored, made.stored));
+  const std::vector<Label> others =
+      read_stored(b, made.stored, broadcast_strides(b.stored, made.stored));
+  for (size_t i = 0; i < others.size(); ++i)
+    made.labels[i] = joined(made.labels[i], others[i], node);
   return compressed(std::move(made));
 }
 
@@ -124,15 +107,11 @@ Labels spread(const Labels& labels, const std::vector<bool>& axes, int node) {
     if (axes[axis]) made.stored[axis] = 1;
   made.labels.assign(static_cast<size_t>(elements(made.stored)), kNoSample);
   size_t next = 0;
-  for_each_offset(labels.stored,
-                  broadcast_strides(made.stored, labels.stored),
-                  0,
-                  0,
-                  elements(labels.stored),
-                  [&](int64_t offset) {
-                    Label& label = made.labels[static_cast<size_t>(offset)];
-                    label = joined(label, labels.labels[next++], node);
-                  });
+  for_each_offset(
+      labels.stored, broadcast_strides(made.stored, labels.stored), [&](int64_t offset) {
+        Label& label = made.labels[static_cast<size_t>(offset)];
+        label = joined(label, labels.labels[next++], node);
+      });
   return compressed(std::move(made));
 }
 
@@ -172,9 +151,7 @@ Labels transposed(const Labels& labels, const std::vector<size_t>& order) {
     made.stored.push_back(labels.stored[axis]);
     strides.push_back(from_strides[axis]);
   }
-  for_each_offset(made.stored, strides, 0, 0, elements(made.stored), [&](int64_t offset) {
-    made.labels.push_back(labels.labels[static_cast<size_t>(offset)]);
-  });
+  made.labels = read_stored(labels, made.stored, strides);
   return made;
 }
 
@@ -199,7 +176,7 @@ Labels picked(const Labels& labels, size_t axis, const std::vector<int64_t>& ind
 Labels concatenated(const std::vector<Labels>& parts, size_t axis, const Extents& to) {
   if (elements(to) == 0) return uniform(to, kNoSample);
   // An axis along which the labels of any part differ is stored in full.
-  std::vector<bool> full = one_axis(to.size(), axis);
+  std::vector<bool> full = only_axis(to.size(), axis);
   for (const Labels& part : parts)
     for (size_t i = 0; i < to.size(); ++i)
       if (part.stored[i] > 1) full[i] = true;
@@ -218,6 +195,12 @@ Labels concatenated(const std::vector<Labels>& parts, size_t axis, const Extents
       made.labels.insert(made.labels.end(), begin, begin + length);
     }
   return compressed(std::move(made));
+}
+
+std::vector<bool> only_axis(size_t rank, size_t axis) {
+  std::vector<bool> axes(rank, false);
+  axes[axis] = true;
+  return axes;
 }
 
 Labels with_axis(Labels labels, size_t axis, int64_t extent) {

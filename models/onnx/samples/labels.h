@@ -52,6 +52,8 @@ Labels transposed(const Labels& labels, const std::vector<size_t>& order);
 Labels picked(const Labels& labels, size_t axis, const std::vector<int64_t>& indices);
 // Concatenates along the axis.
 Labels concatenated(const std::vector<Labels>& parts, size_t axis, const Extents& to);
+// One flag for each axis, which is set for this one.
+std::vector<bool> only_axis(size_t rank, size_t axis);
 // Inserts an axis with this extent before `axis`; labels are constant along it.
 Labels with_axis(Labels labels, size_t axis, int64_t extent);
 // Removes axes, along which labels must be constant.

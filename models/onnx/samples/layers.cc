@@ -44,16 +44,10 @@ std::vector<Labels> label_reduction(const NodeLabels& node) {
   return {with_extents(keeps ? labels : without_axes(labels, axes), node.out())};
 }
 
-std::vector<bool> only(size_t rank, size_t axis) {
-  std::vector<bool> axes(rank, false);
-  axes[axis] = true;
-  return axes;
-}
-
 std::vector<Labels> label_arg(const NodeLabels& node) {
   const NodeView& view = node.view();
   const std::vector<bool> axes =
-      only(view.extents(0).size(), view.axis(view.integer("axis", 0), view.rank(0)));
+      only_axis(view.extents(0).size(), view.axis(view.integer("axis", 0), view.rank(0)));
   const Labels labels = spread(node.in(0), axes, node.number());
   const bool keeps = view.integer("keepdims", 1) != 0;
   return {with_extents(keeps ? labels : without_axes(labels, axes), node.out())};
@@ -66,15 +60,15 @@ std::vector<Labels> label_softmax(const NodeLabels& node) {
 std::vector<Labels> label_cum_sum(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.known_integer(1), view.rank(0));
-  return {spread(node.in(0), only(view.extents(0).size(), axis), node.number())};
+  return {spread(node.in(0), only_axis(view.extents(0).size(), axis), node.number())};
 }
 
 // The labels of an op over one axis, by default the last one.
 std::vector<Labels> label_last_axis(const NodeLabels& node) {
   const NodeView& view = node.view();
   const size_t axis = view.axis(view.integer("axis", -1), view.rank(0));
-  return for_all_outputs(node,
-                         spread(node.in(0), only(view.extents(0).size(), axis), node.number()));
+  return for_all_outputs(
+      node, spread(node.in(0), only_axis(view.extents(0).size(), axis), node.number()));
 }
 
 // ---- Norms ----
@@ -115,7 +109,7 @@ std::vector<Labels> label_group_norm(const NodeLabels& node) {
 }
 
 std::vector<Labels> label_lrn(const NodeLabels& node) {
-  return {spread(node.in(0), only(node.out().size(), 1), node.number())};
+  return {spread(node.in(0), only_axis(node.out().size(), 1), node.number())};
 }
 
 std::vector<Labels> label_mean_variance(const NodeLabels& node) {
@@ -164,8 +158,8 @@ std::vector<Labels> label_mat_mul(const NodeLabels& node) {
   const bool row = a.extents.size() == 1, column = b.extents.size() == 1;
   if (row) a = with_axis(a, 0, 1);
   if (column) b = with_axis(b, 1, 1);
-  a = spread(a, only(a.extents.size(), a.extents.size() - 1), node.number());
-  b = spread(b, only(b.extents.size(), b.extents.size() - 2), node.number());
+  a = spread(a, only_axis(a.extents.size(), a.extents.size() - 1), node.number());
+  b = spread(b, only_axis(b.extents.size(), b.extents.size() - 2), node.number());
   Extents to = node.out();
   if (column) to.push_back(1);
   if (row) to.insert(to.end() - 1, 1);

@@ -1,14 +1,24 @@
 #pragma once
 // Propagates labels from the inputs of a node to its outputs.
 
-#include <functional>
 #include <vector>
 
+#include "models/onnx/network.h"
 #include "models/onnx/nodes/node_view.h"
-#include "models/onnx/samples/bounds.h"
 #include "models/onnx/samples/labels.h"
 
 namespace lockstep::onnx {
+
+// Bounds for each element of a value, as far as they are known at bind time. Used for indices that
+// a network computes.
+struct Bounds {
+  // For each element, row-major. Empty if nothing is known.
+  std::vector<double> min, max;
+
+  bool known() const { return !min.empty(); }
+};
+
+Bounds bounds_of(const Network& network, int value);
 
 // A node and the labels of its inputs.
 class NodeLabels {

@@ -1,6 +1,5 @@
-#include "models/onnx/write/rewrite.h"
-
-#include <fmt/format.h>
+#include "models/onnx/write/tensor_writer.h"
+#include "runtime/base/text.h"
 
 #include <set>
 #include <string_view>
@@ -8,7 +7,6 @@
 
 #include "models/onnx/read/functions.h"
 #include "models/onnx/schema/onnx.pb.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::onnx {

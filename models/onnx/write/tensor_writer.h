@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -57,5 +58,13 @@ class TensorWriter {
 // Converts the array to `type`: floating-point elements are rounded, others must have the type
 // already.
 Array converted(const Array& array, ElementType type, const std::string& what);
+
+// Copies the bytes of an ONNX file, with new elements for the tensors named in `replaced`.
+// `tensors` collects the external elements. `path` is the file's, for error messages. Throws
+// ConfigError.
+ByteChain rewrite_model(Bytes model,
+                        const std::string& path,
+                        const std::map<std::string, Array>& replaced,
+                        TensorWriter& tensors);
 
 }  // namespace lockstep::onnx

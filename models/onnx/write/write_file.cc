@@ -17,13 +17,11 @@
 // anything is written.
 #include "models/onnx/write/write_file.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <vector>
 
-#include "models/onnx/network.h"
-#include "models/onnx/write/rewrite.h"
+#include "models/onnx/write/tensor_writer.h"
 #include "runtime/base/file.h"
 
 namespace lockstep::onnx {

@@ -38,4 +38,11 @@ class FusionPlan {
   std::map<const Node*, Replacement> replacements_;
 };
 
+// Finds RMS norms that exporters write node by node.
+void fuse_nodes(const Readers& readers, FusionPlan& plan);
+
+// If the node, a Reshape, begins a group norm as exporters write it (an instance norm between two
+// reshapes, followed by gains and biases), lowers all of it and returns true.
+bool lower_as_group_norm(Lowering& lowering, const Node& node);
+
 }  // namespace lockstep::onnx

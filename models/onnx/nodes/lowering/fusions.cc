@@ -1,4 +1,4 @@
-#include "models/onnx/nodes/lowering/fusions.h"
+#include "models/onnx/nodes/lowering/fusion_plan.h"
 
 #include <array>
 #include <optional>

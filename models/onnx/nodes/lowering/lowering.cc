@@ -1,10 +1,8 @@
 #include "models/onnx/nodes/lowering/lowering.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
-#include "models/onnx/nodes/lowering/fusions.h"
+#include "models/onnx/nodes/lowering/fusion_plan.h"
 #include "models/onnx/nodes/node_type.h"
 #include "runtime/graph/ops/pointwise.h"
 
@@ -54,13 +52,13 @@ void Lowering::refuse_op(const Node& node) const {
   std::string text;
   for (const auto& [op, count] : others)
     text += fmt::format("{}{} {}", text.empty() ? "; nor can " : ", ", count, op);
-  refuse(node, "the op cannot be trained" + text);
+  refuse(node, "the op cannot be trained{}", text);
 }
 
 void Lowering::require_outputs(const Node& node) const {
   for (const int output : node.outputs)
     if (output >= 0 && !layouts_.is_set(output) && fusion_.is_read(output))
-      refuse(node, fmt::format("its output \"{}\" is not supported", value(output).name));
+      refuse(node, "its output \"{}\" is not supported", value(output).name);
 }
 
 bool Lowering::lower_early(int number, const Node& node) {
@@ -96,7 +94,7 @@ TensorId Lowering::seen_tokens() {
 void Lowering::require_fp32(const Node& node) {
   constexpr const char* kReason = "computes with integers, which only FP32 holds exactly";
   if (builder_.options().compute != DType::kF32)
-    refuse(node, fmt::format("{}; set execution.precision: FP32", kReason));
+    refuse(node, "{}; set execution.precision: FP32", kReason);
   if (reason_for_fp32_.empty())
     reason_for_fp32_ = fmt::format("{} {}", node.description(), kReason);
 }

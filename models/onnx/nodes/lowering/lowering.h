@@ -11,7 +11,7 @@
 //   (pointwise.cc).
 // - FusionPlan: a function may take over later nodes: the bias after a product, or all nodes of
 //   attention. It appends one op, sets the last output, and marks the nodes as fused. Norms that
-//   are recognised by their last node are found before the first node is lowered (fusions.h).
+//   are recognised by their last node are found before the first node is lowered (fusion_plan.h).
 
 #include <map>
 #include <set>
@@ -23,7 +23,6 @@
 #include "models/onnx/nodes/lowering/parameters.h"
 #include "models/onnx/nodes/lowering/readers.h"
 #include "models/onnx/nodes/lowering/token_mask.h"
-#include "models/onnx/read/constants.h"
 #include "runtime/graph/builder.h"
 
 namespace lockstep::onnx {

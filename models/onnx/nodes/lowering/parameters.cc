@@ -1,7 +1,5 @@
 #include "models/onnx/nodes/lowering/parameters.h"
 
-#include <fmt/format.h>
-
 #include "models/onnx/nodes/lowering/layouts.h"
 #include "models/onnx/read/constants.h"
 #include "runtime/base/error.h"
@@ -46,14 +44,13 @@ TensorId Parameters::unshared(int number) {
 TensorId Parameters::running_statistic(const Node& node, int number, float momentum) {
   const Value& origin = value(number);
   if (origin.kind == ValueKind::kComputed || origin.kind == ValueKind::kInput)
-    refuse(node, fmt::format("\"{}\" is computed; must be a constant of the file", origin.name));
+    refuse(node, "\"{}\" is computed; must be a constant of the file", origin.name);
   if (index_of_.contains(number))
     refuse(node,
-           fmt::format(
-               "shares the statistic \"{}\" with another node. Exporters merge statistics that "
-               "start out equal; export with torch.onnx.export(..., dynamo=True, "
-               "optimize=False)",
-               origin.name));
+           "shares the statistic \"{}\" with another node. Exporters merge statistics that "
+           "start out equal; export with torch.onnx.export(..., dynamo=True, "
+           "optimize=False)",
+           origin.name);
   const TensorId tensor = builder_.running_statistic(origin.name, shape_of(origin), 0, momentum);
   builder_[tensor].initializer = given(origin, Storage::kAsInFile);
   return add(number, Storage::kAsInFile, tensor);

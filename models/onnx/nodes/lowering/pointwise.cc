@@ -3,11 +3,10 @@
 // computes more nor keeps more for the backward pass.
 #include "models/onnx/nodes/lowering/pointwise.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 
+#include "models/onnx/nodes/formula.h"
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/nodes/node_type.h"
 #include "runtime/graph/ops/activation.h"
@@ -27,9 +26,12 @@ class Fusion {
       : lowering_(lowering), taken_(taken) {
     std::vector<int> operands;
     for (const int input : node.inputs) operands.push_back(input < 0 ? -1 : operand(input));
-    const PointwiseNode of{
-        node, lowering.value(node.input(0)).type, lowering.value(node.output(0)).type};
-    made_.program.set_result(formula_of(node.op)(made_.program, of, operands));
+    Formula formula(made_.program,
+                    node,
+                    lowering.value(node.input(0)).type,
+                    lowering.value(node.output(0)).type,
+                    operands);
+    made_.program.set_result(formula_of(node.op)(formula));
     made_.program = made_.program.pruned();
     drop_unread_inputs(lowering.value(node.output(0)).extents);
   }
@@ -137,8 +139,8 @@ Activation activation_of(const Program& program) {
     Node node;
     node.attributes = known.attributes;
     Program other;
-    const PointwiseNode of{node, ElementType::kFloat, ElementType::kFloat};
-    other.set_result(formula_of(known.op)(other, of, {other.input(0)}));
+    Formula formula(other, node, ElementType::kFloat, ElementType::kFloat, {other.input(0)});
+    other.set_result(formula_of(known.op)(formula));
     if (other.pruned() == program) return known.activation;
   }
   return Activation::kNone;
@@ -167,9 +169,7 @@ TensorId last_input(
 void lower_pointwise(Lowering& lowering, const Node& node) {
   DeferredPointwise made = fused(lowering, node);
   if (!made.program.fits())
-    refuse(
-        node,
-        fmt::format("has {} inputs; allowed: at most {}", made.inputs.size(), Program::kMaxInputs));
+    refuse(node, "has {} inputs; allowed: at most {}", made.inputs.size(), Program::kMaxInputs);
   made.name = lowering.name_of(node);
   const Extents& extents = lowering.value(node.output(0)).extents;
   // The layout is that of the inputs that are as large as the result, or else of any input.
