@@ -5,36 +5,21 @@
 // The classifier's input is 6 x 6 pixels of 256 channels. If the images are not 224 x 224, adaptive
 // average pooling brings their features to that size.
 #include "models/image_model.h"
-#include "runtime/base/error.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/local_response_norm.h"
-#include "runtime/graph/window.h"
 
 namespace lockstep::models {
 namespace {
 
 constexpr int64_t kSide = 6;
 
-// The side of the feature map before the adaptive pooling, for images with this side.
-int64_t feature_side(int64_t pixels) {
-  int64_t side = graph::window_count(pixels, 11, 4, 2);
-  side = graph::window_count(side, 3, 2, 0);
-  side = graph::window_count(side, 3, 2, 0);  // the 5x5 convolution before it keeps the size
-  return graph::window_count(side, 3, 2, 0);
-}
-
 class Alexnet final : public ImageModel<AlexnetConfig> {
  public:
   using ImageModel::ImageModel;
 
  private:
-  void require_images(const ModelIo& io) const override {
-    if (feature_side(io.height) >= 1 && feature_side(io.width) >= 1) return;
-    throw ConfigError(
-        "model.alexnet: images are {} x {}; allowed: 63 pixels or more in both directions",
-        io.height,
-        io.width);
-  }
+  // With fewer, nothing is left before the adaptive pooling.
+  int64_t fewest_pixels() const override { return 63; }
 
   TensorId add_layers(ImageLayers& layers) const override {
     graph::GraphBuilder& builder = layers.builder();

@@ -14,14 +14,13 @@
 
 #include "models/language_model.h"
 #include "models/model.h"
+#include "models/transformer.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
-#include "runtime/graph/ops/layer_norm.h"
-#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 #include "runtime/graph/ops/token_pooling.h"
@@ -55,19 +54,19 @@ bool has_classes(const BertConfig& config) {
   return config.task == Task::kSequenceClasses || config.task == Task::kTokenClasses;
 }
 
-class BertBuilder {
+class BertLayers : private TransformerLayers {
  public:
-  BertBuilder(const BertConfig& config,
-              int64_t lane_batch,
-              int64_t tokens,
-              const graph::GraphOptions& options)
-      : config_(config),
+  BertLayers(const BertConfig& config,
+             int64_t lane_batch,
+             int64_t tokens,
+             graph::GraphBuilder& builder)
+      : TransformerLayers(builder),
+        config_(config),
         lane_batch_(lane_batch),
         tokens_(tokens),
-        body_(body_of(config)),
-        builder_(options) {}
+        body_(body_of(config)) {}
 
-  graph::Graph build() {
+  void add() {
     const int64_t first_position = is_roberta(config_) ? config_.padding_token + 1 : 0;
     inputs_ = text_inputs(builder_, lane_batch_, tokens_, static_cast<int32_t>(first_position));
     const TensorId word = matrix(embedding_of(config_), config_.vocabulary, config_.width);
@@ -78,7 +77,6 @@ class BertBuilder {
       builder_.end_block();
     }
     add_head(x, word);
-    return std::move(builder_).finish();
   }
 
  private:
@@ -102,8 +100,8 @@ class BertBuilder {
   // x (B, T, C)
   TensorId block(const std::string& name, TensorId x) {
     const int64_t width = config_.width;
-    const TensorId qkv =
-        linear(name + "attention.self.qkv", x, 3 * width, Activation::kNone, {width, width, width});
+    const TensorId qkv = linear(
+        name + "attention.self.qkv", x, {.outputs = 3 * width, .row_parts = {width, width, width}});
     const TensorId mixed = ops::attention(
         builder_,
         name + "attention.self",
@@ -111,14 +109,15 @@ class BertBuilder {
         {.heads = config_.heads, .causal = false, .dropout = config_.attention_dropout},
         inputs_.documents);
     x = after_branch(name + "attention.output.", x, mixed);
-    const TensorId up =
-        linear(name + "intermediate.dense", x, config_.mlp_width, config_.activation);
+    const TensorId up = linear(name + "intermediate.dense",
+                               x,
+                               {.outputs = config_.mlp_width, .activation = config_.activation});
     return after_branch(name + "output.", x, up);
   }
 
   // norm(x + dense(branch))
   TensorId after_branch(const std::string& name, TensorId x, TensorId branch) {
-    const TensorId out = linear(name + "dense", branch, config_.width, Activation::kNone);
+    const TensorId out = linear(name + "dense", branch, {.outputs = config_.width});
     return norm(name + "LayerNorm", x, dropout(name + "dropout", out));
   }
 
@@ -134,22 +133,22 @@ class BertBuilder {
       return classify(dropout("classifier.dropout",
                               ops::token_pooling(builder_, "pooled", x, inputs_.documents)));
     const TensorId first = ops::select(builder_, "pooled", x, 1, 0);
+    const Linear tanh = {.outputs = config_.width, .activation = Activation::kTanh};
     const TensorId pooled =
-        is_roberta(config_) ? linear("classifier.dense",
-                                     dropout("classifier.dropout.input", first),
-                                     config_.width,
-                                     Activation::kTanh)
-                            : linear("bert.pooler.dense", first, config_.width, Activation::kTanh);
+        is_roberta(config_)
+            ? linear("classifier.dense", dropout("classifier.dropout.input", first), tanh)
+            : linear("bert.pooler.dense", first, tanh);
     classify(dropout("classifier.dropout", pooled));
   }
 
   void predict_tokens(TensorId x, TensorId word) {
     const bool roberta = is_roberta(config_);
     const std::string name = roberta ? "lm_head." : "cls.predictions.";
-    const TensorId dense = linear(name + (roberta ? "dense" : "transform.dense"),
-                                  x,
-                                  config_.width,
-                                  roberta ? Activation::kGeluErf : config_.activation);
+    const TensorId dense =
+        linear(name + (roberta ? "dense" : "transform.dense"),
+               x,
+               {.outputs = config_.width,
+                .activation = roberta ? Activation::kGeluErf : config_.activation});
     const TensorId normed =
         norm(name + (roberta ? "layer_norm" : "transform.LayerNorm"), dense, kNoTensor);
     const TensorId bias = constant(name + "bias", config_.vocabulary, 0);
@@ -161,7 +160,7 @@ class BertBuilder {
 
   // x (B, T, C) or (B, C), with a target for each row.
   void classify(TensorId x) {
-    const TensorId outputs = linear(classifier_of(config_), x, config_.classes, Activation::kNone);
+    const TensorId outputs = linear(classifier_of(config_), x, {.outputs = config_.classes});
     const bool values = config_.task == Task::kSequenceValues;
     end_text_classifier(builder_,
                         outputs,
@@ -180,40 +179,17 @@ class BertBuilder {
   }
 
   TensorId norm(const std::string& name, TensorId x, TensorId delta) {
-    const TensorId gamma = constant(name + ".weight", config_.width, 1);
-    const TensorId beta = constant(name + ".bias", config_.width, 0);
-    return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon).second;
-  }
-
-  TensorId linear(const std::string& name,
-                  TensorId x,
-                  int64_t outputs,
-                  Activation activation,
-                  std::vector<int64_t> row_parts = {}) {
-    const TensorId weight = matrix(name + ".weight", outputs, builder_.shape(x).columns());
-    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
-    return ops::linear(builder_, name, x, weight, constant(name + ".bias", outputs, 0), activation);
+    return layer_norm(name, x, delta, config_.norm_epsilon).second;
   }
 
   TensorId dropout(const std::string& name, TensorId x) {
     return ops::dropout(builder_, name, x, config_.dropout);
   }
 
-  TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
-    constexpr float kStd = 0.02f;
-    return builder_.parameter(
-        name, {rows, columns}, {graph::Initializer::Kind::kNormal, kStd}, true);
-  }
-
-  TensorId constant(const std::string& name, int64_t width, float value) {
-    return builder_.parameter(name, {width}, {graph::Initializer::Kind::kConstant, value}, false);
-  }
-
   const BertConfig& config_;
   int64_t lane_batch_;
   int64_t tokens_;
   std::string body_;  // prefix of the names of the body's tensors
-  graph::GraphBuilder builder_;
   TokenInputs inputs_;
 };
 
@@ -222,11 +198,7 @@ class Bert final : public Model {
   explicit Bert(const BertConfig& config) : config_(config) {}
 
   void check() const override {
-    if (config_.width % config_.heads != 0)
-      config::refuse_value(
-          "model.bert.heads",
-          config_.heads,
-          fmt::format("a divisor of model.bert.width, which is {}", config_.width));
+    check_heads(BertConfig::kName, config_.heads, config_.width);
     if (config_.label_smoothing > 0 && !has_classes(config_) && config_.task != Task::kMaskedTokens)
       config::refuse_value(
           "model.bert.label_smoothing",
@@ -235,10 +207,10 @@ class Bert final : public Model {
           "TOKEN_CLASSES");
     if (is_roberta(config_) && config_.vocabulary > 0 &&
         config_.padding_token >= config_.vocabulary)
-      config::refuse_value(
-          "model.bert.padding_token",
-          config_.padding_token,
-          fmt::format("a token below model.bert.vocabulary, which is {}", config_.vocabulary));
+      config::refuse_value("model.bert.padding_token",
+                           config_.padding_token,
+                           "a token below model.bert.vocabulary, which is {}",
+                           config_.vocabulary);
   }
 
   config::ModelTraits traits() const override {
@@ -297,14 +269,14 @@ class Bert final : public Model {
                      int64_t lane_batch,
                      int64_t tokens,
                      const graph::GraphOptions& options) const override {
-    return BertBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
+    graph::GraphBuilder builder(options);
+    BertLayers(config_, lane_batch, tokens > 0 ? tokens : config_.context, builder).add();
+    return std::move(builder).finish();
   }
 
-  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
-    const auto tokens = static_cast<double>(config_.context);
-    return Model::flops_per_sample(io) + 12 * tokens * tokens * static_cast<double>(config_.width) *
-                                             static_cast<double>(config_.layers);
+    return Model::flops_per_sample(io) +
+           attention_flops(config_.context, config_.width, config_.layers);
   }
 
  private:

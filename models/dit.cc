@@ -13,7 +13,7 @@
 #include "models/diffusion_model.h"
 #include "models/image_model.h"
 #include "models/model.h"
-#include "runtime/base/error.h"
+#include "models/transformer.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
@@ -22,7 +22,6 @@
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/layer_norm.h"
-#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
 
@@ -59,17 +58,17 @@ std::vector<float> sine_positions(int64_t rows, int64_t columns, int64_t width) 
   return positions;
 }
 
-class DitBuilder {
+class DitLayers : private TransformerLayers {
  public:
-  DitBuilder(const DitConfig& config, const ModelIo& io, graph::GraphBuilder& builder)
-      : config_(config),
-        builder_(builder),
+  DitLayers(const DitConfig& config, const ModelIo& io, graph::GraphBuilder& builder)
+      : TransformerLayers(builder),
+        config_(config),
         rows_(io.height / config.patch),
         columns_(io.width / config.patch),
         channels_(io.channels) {}
 
   // Returns the prediction for each element of the noised images, (N, H W C).
-  TensorId add_layers(const DenoiserInputs& inputs) {
+  TensorId add(const DenoiserInputs& inputs) {
     const int64_t width = config_.width;
     samples_ = builder_.shape(inputs.images)[0];
     ones_ = builder_.constant(
@@ -86,27 +85,27 @@ class DitBuilder {
     const TensorId changes = changes_of(last, condition, 2);
     const TensorId shift = change(last, changes, 0), scale = change(last, changes, 1);
     x = modulated(last + "norm_final", x, shift, scale);
-    x = linear(last + "linear", x, config_.patch * config_.patch * channels_, kZeros);
+    x = linear(
+        last + "linear", x, {.outputs = config_.patch * config_.patch * channels_, .initial = {}});
     return images_of(x);
   }
 
  private:
-  enum Initial { kUniform, kNormal, kZeros };
-
   // (N, T, C)
   TensorId tokens(TensorId images) {
     const int64_t patch = config_.patch, width = config_.width;
     const Shape shape = {width, patch, patch, channels_};
-    const TensorId weight =
-        builder_.parameter(fmt::format("{}.weight", kPatches),
-                           shape,
-                           initializer(kUniform, patch * patch * channels_, width),
-                           true);
+    const TensorId weight = builder_.parameter(
+        fmt::format("{}.weight", kPatches), shape, uniform(patch * patch * channels_, width), true);
     builder_.set_channels_last(weight, shape);
     graph::Conv2dAttributes attributes;
     attributes.stride = {patch, patch};
-    const TensorId patches =
-        ops::conv2d(builder_, kPatches, images, weight, bias(kPatches, width), attributes);
+    const TensorId patches = ops::conv2d(builder_,
+                                         kPatches,
+                                         images,
+                                         weight,
+                                         constant(fmt::format("{}.bias", kPatches), width, 0),
+                                         attributes);
     const auto elements = [rows = rows_, columns = columns_, width] {
       return sine_positions(rows, columns, width);
     };
@@ -129,11 +128,11 @@ class DitBuilder {
   // (N, C): the embedding of the time plus that of the class.
   TensorId condition_of(const DenoiserInputs& inputs) {
     const int64_t width = config_.width;
-    const TensorId first =
-        linear("t_embedder.mlp.0", frequencies(inputs.times), width, kNormal, Activation::kSilu);
-    const TensorId time = linear("t_embedder.mlp.2", first, width, kNormal);
-    const TensorId table = builder_.parameter(
-        kClasses, {config_.classes + 1, width}, initializer(kNormal, 0, 0), true);
+    const TensorId first = linear("t_embedder.mlp.0",
+                                  frequencies(inputs.times),
+                                  {.outputs = width, .activation = Activation::kSilu});
+    const TensorId time = linear("t_embedder.mlp.2", first, {.outputs = width});
+    const TensorId table = matrix(kClasses, config_.classes + 1, width);
     const TensorId ids = reshape("y.ids", inputs.classes, {samples_, 1});
     const TensorId label = ops::embedding(builder_, "y_embedder", ids, table, kNoTensor);
     return ops::add(builder_, "c", time, reshape("y", label, {samples_, width}));
@@ -165,20 +164,21 @@ class DitBuilder {
     TensorId parts[6];  // shift, scale and gate of attention, then of the MLP
     for (int64_t k = 0; k < 6; ++k) parts[k] = change(name, changes, k);
     TensorId y = modulated(name + "norm1", x, parts[0], parts[1]);
-    y = linear(name + "attn.qkv", y, 3 * width, kUniform, Activation::kNone, {width, width, width});
+    y = dense(name + "attn.qkv", y, 3 * width, Activation::kNone, {width, width, width});
     y = ops::attention(builder_, name + "attn", y, {.heads = config_.heads, .causal = false});
-    y = linear(name + "attn.proj", y, width, kUniform);
+    y = dense(name + "attn.proj", y, width);
     x = gated(name + "attn.sum", x, parts[2], y);
     y = modulated(name + "norm2", x, parts[3], parts[4]);
-    y = linear(name + "mlp.fc1", y, mlp_width(), kUniform, Activation::kGeluTanh);
-    y = linear(name + "mlp.fc2", y, width, kUniform);
+    y = dense(name + "mlp.fc1", y, mlp_width(), Activation::kGeluTanh);
+    y = dense(name + "mlp.fc2", y, width);
     return gated(name + "mlp.sum", x, parts[5], y);
   }
 
   // (N, count, C): `count` shifts, scales and gates, computed from the condition.
   TensorId changes_of(const std::string& name, TensorId condition, int64_t count) {
     const std::string layer = name + "adaLN_modulation.1";
-    const TensorId all = linear(layer, condition, count * config_.width, kZeros);
+    const TensorId all =
+        linear(layer, condition, {.outputs = count * config_.width, .initial = {}});
     return reshape(layer + ".parts", all, {samples_, count, config_.width});
   }
   // (N, 1, C): one of the shifts, scales and gates.
@@ -223,32 +223,22 @@ class DitBuilder {
     return ops::reshape(builder_, name, x, shape);
   }
 
-  static graph::Initializer initializer(Initial initial, int64_t inputs, int64_t outputs) {
-    switch (initial) {
-      case kUniform:
-        return {graph::Initializer::Kind::kUniform,
-                std::sqrt(6 / static_cast<float>(inputs + outputs))};
-      case kNormal: return {graph::Initializer::Kind::kNormal, 0.02f};
-      case kZeros: break;
-    }
-    return {};
+  static graph::Initializer uniform(int64_t inputs, int64_t outputs) {
+    return {graph::Initializer::Kind::kUniform,
+            std::sqrt(6 / static_cast<float>(inputs + outputs))};
   }
 
-  TensorId bias(const std::string& name, int64_t outputs) {
-    return builder_.parameter(name + ".bias", {outputs}, {}, false);
-  }
-
-  TensorId linear(const std::string& name,
-                  TensorId x,
-                  int64_t outputs,
-                  Initial initial,
-                  Activation activation = Activation::kNone,
-                  std::vector<int64_t> row_parts = {}) {
-    const int64_t inputs = builder_.shape(x).columns();
-    const TensorId weight = builder_.parameter(
-        name + ".weight", {outputs, inputs}, initializer(initial, inputs, outputs), true);
-    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
-    return ops::linear(builder_, name, x, weight, bias(name, outputs), activation);
+  TensorId dense(const std::string& name,
+                 TensorId x,
+                 int64_t outputs,
+                 Activation activation = Activation::kNone,
+                 const std::vector<int64_t>& row_parts = {}) {
+    return linear(name,
+                  x,
+                  {.outputs = outputs,
+                   .activation = activation,
+                   .row_parts = row_parts,
+                   .initial = uniform(builder_.shape(x).columns(), outputs)});
   }
 
   int64_t mlp_width() const {
@@ -258,7 +248,6 @@ class DitBuilder {
   }
 
   const DitConfig& config_;
-  graph::GraphBuilder& builder_;
   int64_t rows_, columns_;  // of patches
   int64_t channels_;        // of the images
   int64_t samples_ = 0;
@@ -272,10 +261,7 @@ class Dit final : public Model {
   void check() const override {
     if (config_.width % 4 != 0)
       config::refuse_value("model.dit.width", config_.width, "a multiple of 4");
-    if (config_.width % config_.heads != 0)
-      config::refuse_value("model.dit.heads",
-                           config_.heads,
-                           fmt::format("a divisor of model.dit.width, which is {}", config_.width));
+    check_heads(DitConfig::kName, config_.heads, config_.width);
     check_diffusion("model.dit", config_.schedule, config_.target);
   }
 
@@ -292,12 +278,11 @@ class Dit final : public Model {
 
   ModelConfig resolve(const ModelIo& io) const override {
     if (io.height % config_.patch != 0 || io.width % config_.patch != 0)
-      config::refuse_value(
-          "model.dit.patch",
-          config_.patch,
-          fmt::format("a divisor of height and width of the images, which are {} x {}",
-                      io.height,
-                      io.width));
+      config::refuse_value("model.dit.patch",
+                           config_.patch,
+                           "a divisor of height and width of the images, which are {} x {}",
+                           io.height,
+                           io.width);
     DitConfig config = config_;
     config.classes = resolve_classes(config.classes, io, DitConfig::kName);
     return config;
@@ -324,17 +309,13 @@ class Dit final : public Model {
                                                    .target = config_.target,
                                                    .label_dropout = config_.label_dropout,
                                                    .classes = config_.classes});
-    end_denoiser(builder, DitBuilder(config_, io, builder).add_layers(inputs), inputs);
+    end_denoiser(builder, DitLayers(config_, io, builder).add(inputs), inputs);
     return std::move(builder).finish();
   }
 
-  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
-    const double tokens =
-        static_cast<double>((io.height / config_.patch) * (io.width / config_.patch));
-    return Model::flops_per_sample(io) + 3.0 * 4 * tokens * tokens *
-                                             static_cast<double>(config_.width) *
-                                             static_cast<double>(config_.layers);
+    const int64_t tokens = (io.height / config_.patch) * (io.width / config_.patch);
+    return Model::flops_per_sample(io) + attention_flops(tokens, config_.width, config_.layers);
   }
 
  private:

@@ -8,14 +8,11 @@
 #include <cmath>
 
 #include "models/language_model.h"
-#include "models/residual_stream.h"
-#include "runtime/base/error.h"
+#include "models/transformer.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
-#include "runtime/graph/ops/layer_norm.h"
-#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rotary.h"
 
 namespace lockstep::models {
@@ -33,47 +30,31 @@ int64_t mlp_width_of(const GptConfig& config) {
   return config.mlp_width > 0 ? config.mlp_width : 4 * config.width;
 }
 
-class GptBuilder {
+class GptLayers : private TransformerLayers {
  public:
-  GptBuilder(const GptConfig& config,
-             int64_t lane_batch,
-             int64_t tokens,
-             const graph::GraphOptions& options)
-      : config_(config),
-        lane_batch_(lane_batch),
-        tokens_(tokens),
-        builder_(options),
-        stream_(builder_) {}
+  GptLayers(const GptConfig& config, graph::GraphBuilder& builder, const TokenInputs& inputs)
+      : TransformerLayers(builder), config_(config), inputs_(inputs), stream_(builder) {}
 
-  graph::Graph build() {
-    inputs_ = token_inputs(builder_, lane_batch_, tokens_);
-    const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width, kStd);
+  void add() {
+    const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width);
     stream_.begin(ops::dropout(builder_, "transformer.drop", embed(token), config_.dropout));
-    for (int64_t i = 0; i < config_.layers; ++i) {
-      const std::string name = "transformer.h." + std::to_string(i) + ".";
-      stream_.begin_block(name);
-      block(name);
-      stream_.end_block();
-    }
+    stream_.add_blocks(
+        config_.layers, "transformer.h.", [&](const std::string& name) { block(name); });
     const TensorId normed = norm("transformer.ln_f");
-    const TensorId head = config_.tied_head
-                              ? token
-                              : matrix("lm_head.weight", config_.vocabulary, config_.width, kStd);
+    const TensorId head =
+        config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, config_.width);
     const TensorId bias =
         config_.head_bias ? constant("lm_head.bias", config_.vocabulary, 0) : kNoTensor;
     end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing, bias);
-    return std::move(builder_).finish();
   }
 
  private:
-  static constexpr float kStd = 0.02f;
-
   // Packed samples bring their positions as ids, which are looked up like tokens.
   TensorId embed(TensorId token) {
     const std::string name = "transformer.embedding";
     const TensorId position =
         is_rotary(config_) ? kNoTensor
-                           : matrix("transformer.wpe.weight", config_.context, config_.width, kStd);
+                           : matrix("transformer.wpe.weight", config_.context, config_.width);
     if (inputs_.positions == kNoTensor || position == kNoTensor)
       return ops::embedding(builder_, name, inputs_.tokens, token, position);
     return ops::add(
@@ -101,11 +82,9 @@ class GptBuilder {
     const int64_t width = config_.width;
     TensorId qkv = linear(name + ".c_attn",
                           x,
-                          3 * width,
-                          kStd,
-                          Activation::kNone,
-                          config_.attention_bias,
-                          {width, width, width});
+                          {.outputs = 3 * width,
+                           .bias = config_.bias && config_.attention_bias,
+                           .row_parts = {width, width, width}});
     if (is_rotary(config_)) {
       const int64_t head_size = head_size_of(config_);
       qkv = ops::rotary(builder_,
@@ -123,64 +102,35 @@ class GptBuilder {
         qkv,
         {.heads = config_.heads, .causal = true, .dropout = config_.attention_dropout},
         inputs_);
-    return dropout(name,
-                   linear(name + ".c_proj",
-                          mixed,
-                          width,
-                          residual_std(),
-                          Activation::kNone,
-                          config_.attention_bias));
+    return to_stream(name, mixed, config_.attention_bias);
   }
 
   TensorId mlp(const std::string& name, TensorId x) {
-    const TensorId up = linear(name + ".c_fc", x, mlp_width_of(config_), kStd, config_.activation);
-    return dropout(name,
-                   linear(name + ".c_proj", up, config_.width, residual_std(), Activation::kNone));
+    const TensorId up = linear(
+        name + ".c_fc",
+        x,
+        {.outputs = mlp_width_of(config_), .activation = config_.activation, .bias = config_.bias});
+    return to_stream(name, up, true);
   }
 
-  // The initial standard deviation of the matrices that write to the residual stream.
-  float residual_std() const { return kStd / std::sqrt(2.0f * static_cast<float>(config_.layers)); }
-
-  TensorId dropout(const std::string& name, TensorId x) {
-    return ops::dropout(builder_, name + ".dropout", x, config_.dropout);
+  // The layer whose outputs are added to the residual stream.
+  TensorId to_stream(const std::string& name, TensorId x, bool bias) {
+    const float std = kStd / std::sqrt(2.0f * static_cast<float>(config_.layers));
+    const TensorId y =
+        linear(name + ".c_proj",
+               x,
+               {.outputs = config_.width, .bias = config_.bias && bias, .initial = {kNormal, std}});
+    return ops::dropout(builder_, name + ".dropout", y, config_.dropout);
   }
 
   TensorId norm(const std::string& name) {
-    const TensorId gamma = constant(name + ".weight", config_.width, 1);
-    const TensorId beta = config_.bias ? constant(name + ".bias", config_.width, 0) : kNoTensor;
     return stream_.norm([&](TensorId x, TensorId delta) {
-      return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon);
+      return layer_norm(name, x, delta, config_.norm_epsilon, config_.bias);
     });
   }
 
-  TensorId linear(const std::string& name,
-                  TensorId x,
-                  int64_t outputs,
-                  float std,
-                  Activation activation,
-                  bool with_bias = true,
-                  std::vector<int64_t> row_parts = {}) {
-    const TensorId weight = matrix(name + ".weight", outputs, builder_.shape(x).columns(), std);
-    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
-    const TensorId bias =
-        config_.bias && with_bias ? constant(name + ".bias", outputs, 0) : kNoTensor;
-    return ops::linear(builder_, name, x, weight, bias, activation);
-  }
-
-  TensorId matrix(const std::string& name, int64_t rows, int64_t columns, float std) {
-    return builder_.parameter(
-        name, {rows, columns}, {graph::Initializer::Kind::kNormal, std}, true);
-  }
-
-  TensorId constant(const std::string& name, int64_t width, float value) {
-    return builder_.parameter(name, {width}, {graph::Initializer::Kind::kConstant, value}, false);
-  }
-
   const GptConfig& config_;
-  int64_t lane_batch_;
-  int64_t tokens_;
-  graph::GraphBuilder builder_;
-  TokenInputs inputs_;
+  const TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
 
@@ -189,22 +139,11 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
   explicit Gpt(const GptConfig& config) : LanguageModelFamily(config, kEmbedding) {}
 
   void check() const override {
-    if (config_.width % config_.heads != 0) {
-      config::refuse_value("model.gpt.heads",
-                           config_.heads,
-                           fmt::format("a divisor of model.gpt.width, which is {}", config_.width));
-    }
+    check_heads(GptConfig::kName, config_.heads, config_.width);
     if (config_.head_bias && config_.tied_head)
       config::refuse_value(
           "model.gpt.head_bias", "true", "false, or true with model.gpt.tied_head false");
     check_rotary();
-  }
-
-  graph::Graph build(const ModelIo& /*io*/,
-                     int64_t lane_batch,
-                     int64_t tokens,
-                     const graph::GraphOptions& options) const override {
-    return GptBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options).build();
   }
 
   // 6 operations for each parameter that multiplies a token, plus those of causal attention over
@@ -227,6 +166,10 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
   }
 
  private:
+  void add_layers(graph::GraphBuilder& builder, const TokenInputs& inputs) const override {
+    GptLayers(config_, builder, inputs).add();
+  }
+
   void check_rotary() const {
     const int64_t size = config_.rotary_size, head_size = head_size_of(config_);
     const char* const field = "model.gpt.rotary_size";
@@ -236,18 +179,16 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
       return;
     }
     if (size % 2 != 0 || size > head_size)
-      config::refuse_value(
-          field,
-          size,
-          fmt::format("an even number up to model.gpt.width / model.gpt.heads, which is {}",
-                      head_size));
+      config::refuse_value(field,
+                           size,
+                           "an even number up to model.gpt.width / model.gpt.heads, which is {}",
+                           head_size);
     if (size == 0 && head_size % 2 != 0)
-      config::refuse_value(
-          field,
-          size,
-          fmt::format("an even number above 0, because model.gpt.width / model.gpt.heads is "
-                      "{}",
-                      head_size));
+      config::refuse_value(field,
+                           size,
+                           "an even number above 0, because model.gpt.width / model.gpt.heads is "
+                           "{}",
+                           head_size);
   }
 };
 

@@ -33,6 +33,15 @@ int64_t resolve_classes(int64_t configured, const ModelIo& io, const std::string
   return configured;
 }
 
+void require_pixels(const std::string& section, const ModelIo& io, int64_t pixels) {
+  if (io.height < pixels || io.width < pixels)
+    throw ConfigError("model.{}: images are {} x {}; allowed: {} pixels or more in both directions",
+                      section,
+                      io.height,
+                      io.width,
+                      pixels);
+}
+
 // A graph for a usual size gives the names of the first and last parameter. The side of the images
 // is the first one for which all matrices agree with the file: usual sizes are tried first.
 ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_of) {

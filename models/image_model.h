@@ -10,6 +10,9 @@ namespace lockstep::models {
 // more. `section` is the name of the model's config section.
 int64_t resolve_classes(int64_t configured, const ModelIo& io, const std::string& section);
 
+// Throws ConfigError if the images have fewer than `pixels` in a direction.
+void require_pixels(const std::string& section, const ModelIo& io, int64_t pixels);
+
 // Model::io_of_weights for image networks. The config's number of classes is ignored.
 ModelIo io_of_image_weights(const ModelConfig& model, const ExtentsOf& extents_of);
 
@@ -55,9 +58,13 @@ class ImageModel : public Model {
 
  protected:
   // Throws ConfigError if the images are too small for the network or have a size that its
-  // classifier cannot take. By default every size is accepted: if all layers are padded, every
-  // window fits.
-  virtual void require_images(const ModelIo& /*io*/) const {}
+  // classifier cannot take.
+  virtual void require_images(const ModelIo& io) const {
+    require_pixels(Config::kName, io, fewest_pixels());
+  }
+  // The smallest height and width. By default every size is accepted: if all layers are padded,
+  // every window fits.
+  virtual int64_t fewest_pixels() const { return 0; }
 
   // Adds the layers that compute the logits (N, classes) from layers.images().
   virtual TensorId add_layers(ImageLayers& layers) const = 0;

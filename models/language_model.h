@@ -96,7 +96,19 @@ class LanguageModelFamily : public Model {
     return io;
   }
 
+  graph::Graph build(const ModelIo& /*io*/,
+                     int64_t lane_batch,
+                     int64_t tokens,
+                     const graph::GraphOptions& options) const final {
+    graph::GraphBuilder builder(options);
+    add_layers(builder, token_inputs(builder, lane_batch, tokens > 0 ? tokens : config_.context));
+    return std::move(builder).finish();
+  }
+
  protected:
+  // Adds all layers, and ends the graph with end_language_model().
+  virtual void add_layers(graph::GraphBuilder& builder, const TokenInputs& inputs) const = 0;
+
   const Config config_;
 
  private:

@@ -2,7 +2,6 @@
 // convolutions of 6 and 16 channels with 2x2 pools, and linear layers of 120, 84 and the classes.
 // Made for images of 32 x 32; those of 28 x 28 are padded to them.
 #include "models/image_model.h"
-#include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 
 namespace lockstep::models {
@@ -19,13 +18,7 @@ class Lenet final : public ImageModel<LenetConfig> {
   }
 
  private:
-  void require_images(const ModelIo& io) const override {
-    if (io.height >= 28 && io.width >= 28) return;
-    throw ConfigError(
-        "model.lenet: images are {} x {}; allowed: 28 pixels or more in both directions",
-        io.height,
-        io.width);
-  }
+  int64_t fewest_pixels() const override { return 28; }
 
   TensorId add_layers(ImageLayers& layers) const override {
     const auto conv = [&](const char* name, TensorId x, int64_t outputs, int64_t padding) {

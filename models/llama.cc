@@ -10,12 +10,10 @@
 #include <algorithm>
 
 #include "models/language_model.h"
-#include "models/residual_stream.h"
-#include "runtime/base/error.h"
+#include "models/transformer.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/gated_activation.h"
-#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/qk_norm.h"
 #include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
@@ -50,34 +48,24 @@ graph::RotaryScaling scaling_of(const LlamaConfig& config) {
   return graph::RotaryScaling::kNone;
 }
 
-class LlamaBuilder {
+class LlamaLayers : private TransformerLayers {
  public:
-  LlamaBuilder(const LlamaConfig& config,
-               int64_t lane_batch,
-               int64_t tokens,
-               const graph::GraphOptions& options)
-      : config_(config),
+  LlamaLayers(const LlamaConfig& config, graph::GraphBuilder& builder, const TokenInputs& inputs)
+      : TransformerLayers(builder),
+        config_(config),
         sizes_(config),
-        lane_batch_(lane_batch),
-        tokens_(tokens),
-        builder_(options),
-        stream_(builder_) {}
+        inputs_(inputs),
+        stream_(builder) {}
 
-  graph::Graph build() {
-    inputs_ = token_inputs(builder_, lane_batch_, tokens_);
+  void add() {
     const TensorId token = matrix(kEmbedding, config_.vocabulary, sizes_.width);
     stream_.begin(ops::embedding(builder_, "model.embed_tokens", inputs_.tokens, token, kNoTensor));
-    for (int64_t i = 0; i < config_.layers; ++i) {
-      const std::string name = "model.layers." + std::to_string(i) + ".";
-      stream_.begin_block(name);
-      block(name);
-      stream_.end_block();
-    }
+    stream_.add_blocks(
+        config_.layers, "model.layers.", [&](const std::string& name) { block(name); });
     const TensorId normed = norm("model.norm");
     const TensorId head =
         config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, sizes_.width);
     end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing);
-    return std::move(builder_).finish();
   }
 
  private:
@@ -88,12 +76,10 @@ class LlamaBuilder {
 
   TensorId attention(const std::string& name, TensorId x) {
     const int64_t queries = sizes_.mixed(), keys = sizes_.kv_heads * sizes_.head_size;
-    const TensorId qkv = linear(name + "qkv_proj",
-                                x,
-                                sizes_.width,
-                                sizes_.packed(),
-                                config_.qkv_bias,
-                                {queries, keys, keys});
+    const TensorId qkv = linear(
+        name + "qkv_proj",
+        x,
+        {.outputs = sizes_.packed(), .bias = config_.qkv_bias, .row_parts = {queries, keys, keys}});
     graph::RotaryAttributes rotary = {.head_size = sizes_.head_size,
                                       .rotated_heads = sizes_.heads + sizes_.kv_heads,
                                       .rotary_size = sizes_.head_size,
@@ -122,15 +108,12 @@ class LlamaBuilder {
                                            .window = config_.sliding_window,
                                            .dropout = config_.attention_dropout},
                                           inputs_);
-    return linear(name + "o_proj", mixed, sizes_.mixed(), sizes_.width, config_.output_bias);
+    return linear(name + "o_proj", mixed, {.outputs = sizes_.width, .bias = config_.output_bias});
   }
 
   TensorId norm_heads(const std::string& name, TensorId qkv) {
-    const auto gamma = [&](const char* of) {
-      return builder_.parameter(
-          name + of, {sizes_.head_size}, {graph::Initializer::Kind::kConstant, 1}, false);
-    };
-    const TensorId gamma_q = gamma("q_norm.weight"), gamma_k = gamma("k_norm.weight");
+    const TensorId gamma_q = constant(name + "q_norm.weight", sizes_.head_size, 1);
+    const TensorId gamma_k = constant(name + "k_norm.weight", sizes_.head_size, 1);
     return ops::qk_norm(
         builder_,
         name + "qk_norm",
@@ -143,48 +126,23 @@ class LlamaBuilder {
   TensorId mlp(const std::string& name, TensorId x) {
     const TensorId up = linear(name + "gate_up_proj",
                                x,
-                               sizes_.width,
-                               2 * sizes_.mlp_width,
-                               config_.mlp_bias,
-                               {sizes_.mlp_width, sizes_.mlp_width});
+                               {.outputs = 2 * sizes_.mlp_width,
+                                .bias = config_.mlp_bias,
+                                .row_parts = {sizes_.mlp_width, sizes_.mlp_width}});
     const TensorId gated = ops::gated_activation(builder_, name + "act", up, config_.activation);
-    return linear(name + "down_proj", gated, sizes_.mlp_width, sizes_.width, config_.mlp_bias);
+    return linear(name + "down_proj", gated, {.outputs = sizes_.width, .bias = config_.mlp_bias});
   }
 
   TensorId norm(const std::string& name) {
-    const TensorId gamma = builder_.parameter(
-        name + ".weight", {sizes_.width}, {graph::Initializer::Kind::kConstant, 1}, false);
+    const TensorId gamma = constant(name + ".weight", sizes_.width, 1);
     return stream_.norm([&](TensorId x, TensorId delta) {
       return ops::rms_norm(builder_, name, x, delta, gamma, config_.norm_epsilon);
     });
   }
 
-  TensorId linear(const std::string& name,
-                  TensorId x,
-                  int64_t inputs,
-                  int64_t outputs,
-                  bool with_bias,
-                  std::vector<int64_t> row_parts = {}) {
-    const TensorId weight = matrix(name + ".weight", outputs, inputs);
-    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
-    TensorId bias = kNoTensor;
-    if (with_bias)
-      bias = builder_.parameter(
-          name + ".bias", {outputs}, {graph::Initializer::Kind::kConstant, 0}, false);
-    return ops::linear(builder_, name, x, weight, bias, Activation::kNone);
-  }
-
-  TensorId matrix(const std::string& name, int64_t rows, int64_t columns) {
-    return builder_.parameter(
-        name, {rows, columns}, {graph::Initializer::Kind::kNormal, 0.02f}, true);
-  }
-
   const LlamaConfig& config_;
   const LlamaSizes sizes_;
-  int64_t lane_batch_;
-  int64_t tokens_;
-  graph::GraphBuilder builder_;
-  TokenInputs inputs_;
+  const TokenInputs inputs_;
   ResidualStream stream_;  // (B, T, C)
 };
 
@@ -194,12 +152,11 @@ class Llama final : public LanguageModelFamily<LlamaConfig> {
 
   void check() const override {
     if (config_.head_size == 0 && config_.width % config_.heads != 0)
-      config::refuse_value(
-          "model.llama.heads",
-          config_.heads,
-          fmt::format("a divisor of model.llama.width, which is {}, or any number if "
-                      "model.llama.head_size is set",
-                      config_.width));
+      config::refuse_value("model.llama.heads",
+                           config_.heads,
+                           "a divisor of model.llama.width, which is {}, or any number if "
+                           "model.llama.head_size is set",
+                           config_.width);
     const LlamaSizes sizes(config_);
     if (sizes.head_size % 2 != 0)
       config::refuse_value("model.llama.head_size",
@@ -208,23 +165,16 @@ class Llama final : public LanguageModelFamily<LlamaConfig> {
     if (sizes.heads % sizes.kv_heads != 0)
       config::refuse_value("model.llama.kv_heads",
                            sizes.kv_heads,
-                           fmt::format("a divisor of model.llama.heads, which is {}", sizes.heads));
+                           "a divisor of model.llama.heads, which is {}",
+                           sizes.heads);
     if (config_.rope_scaling == LlamaConfig::RopeScaling::kDynamic && sizes.head_size == 2)
       config::refuse_value(
           "model.llama.head_size", 2, "4 or more with model.llama.rope_scaling DYNAMIC");
     if (config_.rope_high_freq_factor <= config_.rope_low_freq_factor)
       config::refuse_value("model.llama.rope_high_freq_factor",
                            config_.rope_high_freq_factor,
-                           fmt::format("above model.llama.rope_low_freq_factor, which is {}",
-                                       config_.rope_low_freq_factor));
-  }
-
-  graph::Graph build(const ModelIo& /*io*/,
-                     int64_t lane_batch,
-                     int64_t tokens,
-                     const graph::GraphOptions& options) const override {
-    return LlamaBuilder(config_, lane_batch, tokens > 0 ? tokens : config_.context, options)
-        .build();
+                           "above model.llama.rope_low_freq_factor, which is {}",
+                           config_.rope_low_freq_factor);
   }
 
   // 6 operations for each parameter that multiplies a token, plus those of causal attention over
@@ -243,6 +193,11 @@ class Llama final : public LanguageModelFamily<LlamaConfig> {
     const double parameters =
         layers * block + width + static_cast<double>(config_.vocabulary) * width;
     return context * (6 * parameters + 6 * layers * mixed * pairs);
+  }
+
+ private:
+  void add_layers(graph::GraphBuilder& builder, const TokenInputs& inputs) const override {
+    LlamaLayers(config_, builder, inputs).add();
   }
 };
 

@@ -160,22 +160,23 @@ class Resnet final : public ImageModel<ResnetConfig> {
                            "18, 34, 50, 101, 152 (ImageNet), 20, 32, 56, 110 (CIFAR)");
     }
     if (resnet.shortcut == ResnetConfig::Shortcut::kPadded && imagenet) {
-      config::refuse_value(
-          "model.resnet.shortcut",
-          "PADDED",
-          fmt::format("PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
-                      resnet.depth));
+      config::refuse_value("model.resnet.shortcut",
+                           "PADDED",
+                           "PROJECTION with model.resnet.depth {}; PADDED with 20, 32, 56, 110",
+                           resnet.depth);
     }
     const ResnetConfig defaults;
     if (is_one_of(kBottleneckDepths, resnet.depth)) return;
     constexpr const char* kOnly = "{} with model.resnet.depth {}; others with 50, 101 and 152";
     if (resnet.groups != defaults.groups)
       config::refuse_value(
-          "model.resnet.groups", resnet.groups, fmt::format(kOnly, defaults.groups, resnet.depth));
+          "model.resnet.groups", resnet.groups, kOnly, defaults.groups, resnet.depth);
     if (resnet.width_per_group != defaults.width_per_group)
       config::refuse_value("model.resnet.width_per_group",
                            resnet.width_per_group,
-                           fmt::format(kOnly, defaults.width_per_group, resnet.depth));
+                           kOnly,
+                           defaults.width_per_group,
+                           resnet.depth);
   }
 
   // torchvision names the last layer of every residual network "fc". In the CIFAR networks here it

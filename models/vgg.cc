@@ -4,7 +4,6 @@
 // The classifier's input is 7 x 7 pixels of 512 channels. If the images are not 224 x 224, adaptive
 // average pooling brings their features to that size.
 #include "models/image_model.h"
-#include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/dropout.h"
 
@@ -41,13 +40,7 @@ class Vgg final : public ImageModel<VggConfig> {
   }
 
  private:
-  void require_images(const ModelIo& io) const override {
-    if (io.height >= 32 && io.width >= 32) return;
-    throw ConfigError(
-        "model.vgg: images are {} x {}; allowed: 32 pixels or more in both directions",
-        io.height,
-        io.width);
-  }
+  int64_t fewest_pixels() const override { return 32; }
 
   TensorId add_layers(ImageLayers& layers) const override {
     layers.synchronise_norms(config().sync_batch_norm);

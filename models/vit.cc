@@ -9,15 +9,13 @@
 #include <cmath>
 
 #include "models/image_model.h"
-#include "models/residual_stream.h"
+#include "models/transformer.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/dropout.h"
-#include "runtime/graph/ops/layer_norm.h"
-#include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
 
 namespace lockstep::models {
@@ -26,20 +24,16 @@ namespace {
 constexpr const char* kPatches = "vit.embeddings.patch_embeddings.projection";
 constexpr const char* kPositions = "vit.embeddings.position_embeddings";
 
-class VitBuilder {
+class VitLayers : private TransformerLayers {
  public:
-  VitBuilder(const VitConfig& config, ImageLayers& layers)
-      : config_(config), layers_(layers), builder_(layers.builder()), stream_(builder_) {}
+  VitLayers(const VitConfig& config, ImageLayers& layers)
+      : TransformerLayers(layers.builder()), config_(config), layers_(layers), stream_(builder_) {}
 
   // Returns the logits.
-  TensorId add_layers() {
+  TensorId add() {
     stream_.begin(dropout("vit.embeddings.dropout", tokens()));
-    for (int64_t i = 0; i < config_.layers; ++i) {
-      const std::string name = "vit.encoder.layer." + std::to_string(i) + ".";
-      stream_.begin_block(name);
-      block(name);
-      stream_.end_block();
-    }
+    stream_.add_blocks(
+        config_.layers, "vit.encoder.layer.", [&](const std::string& name) { block(name); });
     const TensorId first = ops::select(builder_, "pooled", norm("vit.layernorm"), 1, 0);
     return layers_.linear(
         "classifier", first, config_.classes, Activation::kNone, InitialWeights::kNormal002);
@@ -70,29 +64,24 @@ class VitBuilder {
 
   void block(const std::string& name) {
     const int64_t width = config_.width;
-    const TensorId qkv = linear(name + "attention.attention.qkv",
-                                norm(name + "layernorm_before"),
-                                width,
-                                3 * width,
-                                config_.qkv_bias,
-                                Activation::kNone,
-                                {width, width, width});
+    const TensorId qkv = linear(
+        name + "attention.attention.qkv",
+        norm(name + "layernorm_before"),
+        {.outputs = 3 * width, .bias = config_.qkv_bias, .row_parts = {width, width, width}});
     const TensorId mixed = ops::attention(
         builder_,
         name + "attention",
         qkv,
         {.heads = config_.heads, .causal = false, .dropout = config_.attention_dropout});
-    branch(name + "attention.output", linear(name + "attention.output.dense", mixed, width, width));
+    branch(name + "attention.output", mixed);
     const TensorId up = linear(name + "intermediate.dense",
                                norm(name + "layernorm_after"),
-                               width,
-                               config_.mlp_width,
-                               true,
-                               config_.activation);
-    branch(name + "output", linear(name + "output.dense", up, config_.mlp_width, width));
+                               {.outputs = config_.mlp_width, .activation = config_.activation});
+    branch(name + "output", up);
   }
 
-  void branch(const std::string& name, TensorId delta) {
+  void branch(const std::string& name, TensorId x) {
+    const TensorId delta = linear(name + ".dense", x, {.outputs = config_.width});
     stream_.add(dropout(name + ".dropout", delta));
   }
 
@@ -101,44 +90,18 @@ class VitBuilder {
   }
 
   TensorId norm(const std::string& name) {
-    const auto constant = [&](const char* suffix, float value) {
-      return builder_.parameter(
-          name + suffix, {config_.width}, {graph::Initializer::Kind::kConstant, value}, false);
-    };
-    const TensorId gamma = constant(".weight", 1);
-    const TensorId beta = constant(".bias", 0);
     return stream_.norm([&](TensorId x, TensorId delta) {
-      return ops::layer_norm(builder_, name, x, delta, gamma, beta, config_.norm_epsilon);
+      return layer_norm(name, x, delta, config_.norm_epsilon);
     });
-  }
-
-  TensorId linear(const std::string& name,
-                  TensorId x,
-                  int64_t inputs,
-                  int64_t outputs,
-                  bool with_bias = true,
-                  Activation activation = Activation::kNone,
-                  std::vector<int64_t> row_parts = {}) {
-    const TensorId weight = builder_.parameter(
-        name + ".weight", {outputs, inputs}, {graph::Initializer::Kind::kNormal, kStd}, true);
-    if (!row_parts.empty()) builder_.set_row_parts(weight, std::move(row_parts));
-    const TensorId bias =
-        with_bias ? builder_.parameter(
-                        name + ".bias", {outputs}, {graph::Initializer::Kind::kConstant, 0}, false)
-                  : kNoTensor;
-    return ops::linear(builder_, name, x, weight, bias, activation);
   }
 
   // As usual, weight decay applies neither to the class token nor to positions.
   TensorId parameter(const std::string& name, Shape shape) {
-    return builder_.parameter(name, shape, {graph::Initializer::Kind::kNormal, kStd}, false);
+    return builder_.parameter(name, shape, {kNormal, kStd}, false);
   }
-
-  static constexpr float kStd = 0.02f;
 
   const VitConfig& config_;
   ImageLayers& layers_;
-  graph::GraphBuilder& builder_;
   ResidualStream stream_;  // (B, tokens, C)
 };
 
@@ -146,13 +109,7 @@ class Vit final : public ImageModel<VitConfig> {
  public:
   using ImageModel::ImageModel;
 
-  void check() const override {
-    if (config().width % config().heads != 0)
-      config::refuse_value(
-          "model.vit.heads",
-          config().heads,
-          fmt::format("a divisor of model.vit.width, which is {}", config().width));
-  }
+  void check() const override { check_heads(VitConfig::kName, config().heads, config().width); }
 
   config::ModelTraits traits() const override {
     config::ModelTraits traits = ImageModel::traits();
@@ -173,13 +130,9 @@ class Vit final : public ImageModel<VitConfig> {
     return io;
   }
 
-  // Three times the forward pass. The products of attention are 4 tokens^2 width in each block.
   double flops_per_sample(const ModelIo& io) const override {
-    const double tokens =
-        static_cast<double>((io.height / config().patch) * (io.width / config().patch) + 1);
-    return Model::flops_per_sample(io) + 3.0 * 4 * tokens * tokens *
-                                             static_cast<double>(config().width) *
-                                             static_cast<double>(config().layers);
+    const int64_t tokens = (io.height / config().patch) * (io.width / config().patch) + 1;
+    return Model::flops_per_sample(io) + attention_flops(tokens, config().width, config().layers);
   }
 
  private:
@@ -196,7 +149,7 @@ class Vit final : public ImageModel<VitConfig> {
   }
 
   TensorId add_layers(ImageLayers& layers) const override {
-    return VitBuilder(config(), layers).add_layers();
+    return VitLayers(config(), layers).add();
   }
 };
 
