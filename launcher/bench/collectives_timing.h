@@ -3,7 +3,6 @@
 // uses them.
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "collectives/exchange/slice_math.h"

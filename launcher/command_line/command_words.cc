@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
-#include <system_error>
 
 #include "launcher/command_line/option_values.h"
 #include "launcher/command_line/unknown_words.h"

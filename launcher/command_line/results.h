@@ -1,8 +1,6 @@
 #pragma once
 // The files that commands write their results to.
 
-#include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>

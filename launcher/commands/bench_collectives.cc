@@ -13,7 +13,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/transport.h"
-#include "runtime/base/host.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/run/threads.h"

@@ -13,7 +13,6 @@
 #include "launcher/commands/commands.h"
 #include "launcher/run/evaluation.h"
 #include "launcher/run/summary.h"
-#include "models/registry.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

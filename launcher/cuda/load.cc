@@ -4,7 +4,6 @@
 
 #include <filesystem>
 
-#include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/log.h"
 

@@ -1,6 +1,5 @@
 #include "launcher/launch/agent_link.h"
 
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 

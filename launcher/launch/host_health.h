@@ -9,7 +9,6 @@
 // Each further pause is twice as long. After a pause the host takes part in the next start, if it
 // answers. One more failure leaves it out again.
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

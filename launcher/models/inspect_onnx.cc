@@ -10,8 +10,6 @@
 #include "launcher/models/onnx_training.h"
 #include "models/huggingface/folder.h"
 #include "models/onnx/network.h"
-#include "models/registry.h"
-#include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"

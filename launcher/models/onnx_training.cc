@@ -1,7 +1,5 @@
 #include "launcher/models/onnx_training.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 

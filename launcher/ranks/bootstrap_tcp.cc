@@ -5,7 +5,6 @@
 #include "collectives/tcp/tcp_communicator.h"
 #include "collectives/watch/recorded_communicator.h"
 #include "launcher/ranks/bootstrap.h"
-#include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/metrics/environment.h"
 

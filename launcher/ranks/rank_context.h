@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "collectives/layout/topology.h"
-#include "collectives/shm/node_memory.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/session.h"
 #include "runtime/base/cpus.h"

@@ -10,7 +10,6 @@
 #include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_end.h"
-#include "runtime/train/folder/run_generation.h"
 
 namespace lockstep::launcher {
 namespace {

@@ -12,7 +12,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
-#include "runtime/train/state/resume_check.h"
 
 namespace lockstep::launcher {
 namespace {

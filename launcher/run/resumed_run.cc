@@ -1,7 +1,5 @@
 #include "launcher/run/resumed_run.h"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 #include <sstream>
 #include <vector>

@@ -1,7 +1,5 @@
 #include "models/huggingface/labels.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "runtime/base/names.h"

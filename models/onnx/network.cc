@@ -1,7 +1,5 @@
 #include "models/onnx/network.h"
 
-#include <fmt/format.h>
-
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 

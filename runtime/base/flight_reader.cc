@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/base/error.h"
-
 namespace lockstep {
 namespace {
 

@@ -1,6 +1,5 @@
 #include "runtime/base/names.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>

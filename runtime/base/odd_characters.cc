@@ -1,6 +1,5 @@
 #include "runtime/base/odd_characters.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>

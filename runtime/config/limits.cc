@@ -1,7 +1,5 @@
 #include "runtime/config/limits.h"
 
-#include <algorithm>
-
 #include "runtime/config/names.h"
 #include "runtime/config/schema.h"
 

@@ -1,7 +1,5 @@
 #include "runtime/config/model_traits.h"
 
-#include <fmt/format.h>
-
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 

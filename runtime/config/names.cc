@@ -7,7 +7,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 #include "runtime/config/schema.h"
 
 namespace lockstep::config {

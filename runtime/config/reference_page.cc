@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/base/text.h"
-#include "runtime/config/names.h"
 #include "runtime/config/reference.h"
 
 namespace lockstep::config {

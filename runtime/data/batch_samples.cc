@@ -1,7 +1,5 @@
 #include "runtime/data/batch_samples.h"
 
-#include <fmt/format.h>
-
 #include <cmath>
 #include <cstring>
 

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"

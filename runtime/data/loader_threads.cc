@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "runtime/base/error.h"
 #include "runtime/data/loader.h"
 
 namespace lockstep::data {

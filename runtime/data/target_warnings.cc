@@ -1,7 +1,5 @@
 #include "runtime/data/target_warnings.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "runtime/generate/language_model.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 
 #include "runtime/base/error.h"

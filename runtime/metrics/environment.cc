@@ -8,7 +8,6 @@
 #include <fstream>
 
 #include "runtime/base/cpus.h"
-#include "runtime/base/error.h"
 #include "runtime/base/json.h"
 
 namespace lockstep::metrics {

@@ -4,7 +4,6 @@
 #include <fmt/compile.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>

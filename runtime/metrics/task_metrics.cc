@@ -1,7 +1,5 @@
 #include "runtime/metrics/task_metrics.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

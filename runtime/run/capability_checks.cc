@@ -1,12 +1,8 @@
 #include "runtime/run/capability_checks.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <variant>
 
 #include "runtime/base/error.h"
-#include "runtime/graph/schema.h"
 #include "runtime/run/norm_statistics.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/optimizer.h"

@@ -1,7 +1,5 @@
 #include "runtime/run/lanes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "runtime/base/text.h"

@@ -1,9 +1,5 @@
 #include "runtime/run/norm_statistics.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/graph/ops/batch_norm.h"

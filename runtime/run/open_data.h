@@ -3,7 +3,6 @@
 
 #include <memory>
 
-#include "collectives/communicator.h"
 #include "runtime/data/dataset.h"
 #include "runtime/run/open_config.h"
 

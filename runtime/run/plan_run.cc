@@ -2,7 +2,6 @@
 
 #include <tuple>
 
-#include "runtime/config/parse.h"
 #include "runtime/data/loader.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"

@@ -1,7 +1,5 @@
 #include "runtime/run/sample_use.h"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <cmath>
 

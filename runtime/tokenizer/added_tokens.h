@@ -6,7 +6,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
-#include <vector>
 
 #include "runtime/tokenizer/byte_trie.h"
 #include "runtime/tokenizer/json_node.h"

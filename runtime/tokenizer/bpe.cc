@@ -29,7 +29,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "runtime/base/error.h"
 #include "runtime/tokenizer/pair_table.h"
 #include "runtime/tokenizer/pre_tokenizer.h"
 #include "runtime/tokenizer/token_model.h"

@@ -3,10 +3,8 @@
 // recognised by its exact text and matched by hand-written code, about thirty times as fast as a
 // regex engine.
 
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/tokenizer/text_piece.h"
 

@@ -29,7 +29,6 @@
 
 #include "models/onnx/network.h"
 #include "models/onnx/read/constants.h"
-#include "runtime/base/check.h"
 
 namespace lockstep::onnx {
 namespace {

@@ -5,7 +5,6 @@
 
 #include "models/diffusion_model.h"
 #include "models/onnx/bind/network_inputs.h"
-#include "models/onnx/nodes/lowering/lowering.h"
 #include "models/registry.h"
 
 namespace lockstep::onnx {

@@ -7,7 +7,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 
 namespace lockstep::onnx {
 namespace {

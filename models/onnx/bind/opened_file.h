@@ -2,7 +2,6 @@
 // Opened ONNX files. A process reads each file once, however many models use it.
 
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 

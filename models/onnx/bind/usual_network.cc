@@ -1,7 +1,5 @@
 #include "models/onnx/bind/usual_network.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <set>

@@ -20,7 +20,6 @@
 //     file: lower_early() lowers these first.
 //
 // If anything fails, nothing has been changed, and the nodes are lowered one by one.
-#include <algorithm>
 #include <cmath>
 #include <optional>
 

@@ -1,5 +1,4 @@
 // Matrix products: MatMul and Gemm, which are linear layers if a factor is a parameter.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "models/onnx/schema/onnx.pb.h"
-#include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 

@@ -1,6 +1,5 @@
 // Labels for ops with indices: Gather and its variants, OneHot.
 
-#include <algorithm>
 #include <map>
 
 #include "models/onnx/samples/node_labels.h"

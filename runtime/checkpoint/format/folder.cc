@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <functional>
@@ -11,7 +10,6 @@
 #include <set>
 #include <system_error>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 #include "runtime/base/checksum.h"
 #include "runtime/base/error.h"

@@ -4,7 +4,6 @@
 #include <map>
 #include <set>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 

@@ -1,12 +1,9 @@
 #include "runtime/checkpoint/format/wrapped_names.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <string_view>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 

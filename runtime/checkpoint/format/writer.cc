@@ -5,7 +5,6 @@
 #include <system_error>
 #include <utility>
 
-#include "runtime/base/checksum.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/checkpoint/format/file_layout.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "runtime/config/run_config.h"
-#include "runtime/data/images/augment.h"
 #include "runtime/data/images/image_decoder.h"
 #include "runtime/data/images/image_store.h"
 #include "runtime/data/images/resample.h"

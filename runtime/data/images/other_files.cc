@@ -1,7 +1,5 @@
 #include "runtime/data/images/other_files.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <fstream>
 #include <iterator>

@@ -3,7 +3,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/record_file.h"
 #include "runtime/data/source_file.h"

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 #include "runtime/data/file_names.h"

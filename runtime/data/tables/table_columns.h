@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "runtime/config/run_config.h"
-#include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/table_schema.h"
 
 namespace lockstep::data {

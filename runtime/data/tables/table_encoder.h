@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/dataset.h"
 #include "runtime/data/tables/table_columns.h"
 
 namespace lockstep::data {

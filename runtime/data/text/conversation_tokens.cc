@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <span>
 
-#include "runtime/base/error.h"
-
 namespace lockstep::data {
 namespace {
 

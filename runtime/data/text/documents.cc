@@ -1,8 +1,5 @@
 #include "runtime/data/text/documents.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/json.h"

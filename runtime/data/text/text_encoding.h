@@ -3,8 +3,6 @@
 // as Hugging Face's tokenizers do.
 
 #include <cstdint>
-#include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 

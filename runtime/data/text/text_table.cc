@@ -10,7 +10,6 @@
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/tables/column_names.h"
-#include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/json_lines.h"
 
 namespace lockstep::data {

@@ -2,7 +2,6 @@
 // Which node computes a value, which nodes read it, and of which value it is a copy. Computed once
 // from a network.
 
-#include <string>
 #include <vector>
 
 #include "models/onnx/nodes/node_view.h"

@@ -25,7 +25,6 @@
 
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "models/onnx/network.h"
