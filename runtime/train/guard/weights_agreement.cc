@@ -25,25 +25,21 @@ uint64_t WeightsAgreement::hash(int64_t step) {
   const std::vector<uint64_t> replicas = gather_values(context_.communicator, mine.replica);
   for (size_t r = 1; r < replicas.size(); ++r) {
     if (replicas[r] == replicas[0]) continue;
-    throw NumericFault(
-        context_.config.guard.on_damage,
-        fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x}: "
-                    "the replicas have diverged (memory or network corruption?); resume from the "
-                    "last checkpoint",
+    refuse_damage(
+        fmt::format("step {}: the weights of rank {} hash to {:016x}, those of rank 0 to {:016x} "
+                    "(bits flipped in memory, on the network or in a processor)",
                     step,
                     r,
                     replicas[r],
                     replicas[0]));
   }
   if (frozen_.value_or(mine.frozen) != mine.frozen)
-    throw NumericFault(
-        context_.config.guard.on_damage,
-        fmt::format(
-            "step {}: frozen parameters hash to {:016x}, but to {:016x} at the start: they "
-            "have changed by themselves (memory corruption?); resume from the last checkpoint",
-            step,
-            mine.frozen,
-            *frozen_));
+    refuse_damage(
+        fmt::format("step {}: frozen parameters hash to {:016x}, but to {:016x} at the start (bits "
+                    "flipped in memory, on the network or in a processor)",
+                    step,
+                    mine.frozen,
+                    *frozen_));
   frozen_ = mine.frozen;
   if (!mine.finite) {
     HostWeights weights(context_, memory_);
