@@ -171,6 +171,7 @@ def main():
     parser.add_argument("--least-steps", type=int, default=4)
     parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--bf16-hook", action="store_true", help="gradients travel in bfloat16")
     parser.add_argument("--channels-last", action="store_true", help="images as N, H, W, C")
     parser.add_argument("--onednn", action="store_true", help="matrix products by oneDNN, not MKL")
     args = parser.parse_args()
@@ -194,6 +195,9 @@ def main():
                                              rank=args.rank, world_size=args.ranks)
         model = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
                                                     gradient_as_bucket_view=True, static_graph=True)
+        if args.bf16_hook:
+            from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+            model.register_comm_hook(None, default_hooks.bf16_compress_hook)
     if args.compile:
         model = torch.compile(model)
 
