@@ -7,6 +7,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/exchange/slice_memory.h"
+#include "collectives/layout/row_layout.h"
 #include "collectives/layout/tree_sum_terms.h"
 #include "collectives/shm/node_memory.h"
 #include "runtime/base/dtype.h"
@@ -21,6 +22,9 @@ class SliceMath : public SliceMemory {
   virtual void tree_sum(const TreeSumTerms& terms, float* out, int64_t n) = 0;
   // to = n floats, rounded to `wire`: kBF16 or kF16.
   virtual void pack(const float* from, DType wire, std::byte* to, int64_t n) = 0;
+  // Adds the rows to elements [begin, end) of a table, which lie at `to`. Each of the two is a
+  // multiple of kSquaresChunk or an end of the table.
+  virtual void add_rows(const AddedRows& rows, int64_t begin, int64_t end, float* to) = 0;
   // *sum += the squares of n floats, in chunks counted from x. If `bits` is not null, *bits +=
   // their bit checksum. Both lie in memory from allocate_host().
   virtual void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits = nullptr) = 0;

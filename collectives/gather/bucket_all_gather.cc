@@ -1,18 +1,18 @@
 // A pipeline over items_, which every rank starts and completes in the same order:
 //
-//   items_      0 ... done_ - 1 | done_ ... started_ - 1 | started_ ...
-//                   gathered    |       in flight        |  not started
+//   items_      0 ... done_ - 1 | done_ ... started_ - 1 | started_ ... ready_ - 1 | ready_ ...
+//                   gathered    |       in flight        |       not started       | parts missing
 //
 // An item takes steps_.size() steps, the levels of the topology in the opposite order of a
 // reduction: an all-gather between the nodes, then one within the node. If the ranks of a node
 // share memory, the owners have written to common() already, and the last step is only a signal and
 // a wait.
 //
-// begin_more() starts items while all three limits allow it (may_begin): the memory of the item's
-// turn is free again (turn <= last_turn_), pending_ has a free slot, and at most max_elements_
-// elements are in flight. wait_for(count) completes items in order. Before it waits for the last
-// step of item done_, it brings the next item to its last step as well, so that this step runs
-// while the ops that need item done_ compute.
+// begin_more() starts items that are ready while all three limits allow it (may_begin): the memory
+// of the item's turn is free again (turn <= last_turn_), pending_ has a free slot, and at most
+// max_elements_ elements are in flight. wait_for(count) completes items in order. Before it waits
+// for the last step of item done_, it brings the next item to its last step as well, so that this
+// step runs while the ops that need item done_ compute.
 //
 // Invariant: what is started when depends only on the sizes of the buckets and on the calls, never
 // on timing. Otherwise the ranks would start operations in different orders, and the communicator
@@ -52,9 +52,10 @@ BucketAllGather::BucketAllGather(const RankCommunicators& communicators,
                       : kGathersInFlight * std::max(largest_bucket(buckets_), kUsualBucketElements);
 }
 
-void BucketAllGather::start(std::span<const GatherItem> items) {
+void BucketAllGather::start(std::span<const GatherItem> items, size_t ready) {
   LOCKSTEP_CHECK(done_ == started_);
   items_ = items;
+  ready_ = ready;
   last_turn_ = 0;
   started_ = done_ = 0;
   elements_ = 0;
@@ -62,10 +63,16 @@ void BucketAllGather::start(std::span<const GatherItem> items) {
   begin_more();
 }
 
+void BucketAllGather::make_ready(size_t ready) {
+  LOCKSTEP_CHECK(ready_ <= ready && ready <= items_.size());
+  ready_ = ready;
+  begin_more();
+}
+
 void BucketAllGather::skip(std::span<const GatherItem> items) {
   LOCKSTEP_CHECK(done_ == started_);
   items_ = items;
-  started_ = done_ = items.size();
+  ready_ = started_ = done_ = items.size();
 }
 
 bool BucketAllGather::may_begin(const GatherItem& item) const {
@@ -75,7 +82,7 @@ bool BucketAllGather::may_begin(const GatherItem& item) const {
 
 // Starts as many items as the limits allow.
 void BucketAllGather::begin_more() {
-  while (started_ < items_.size() && may_begin(items_[started_])) {
+  while (started_ < ready_ && may_begin(items_[started_])) {
     elements_ += elements_of(items_[started_]);
     start_step(started_++, 0);
   }
@@ -134,6 +141,7 @@ void BucketAllGather::finish_steps(size_t index, size_t steps) {
 
 void BucketAllGather::wait_for(size_t count) {
   if (count <= done_) return;
+  LOCKSTEP_CHECK(count <= ready_);
   last_turn_ = items_[count - 1].turn + 1;
   begin_more();
   while (done_ < count) {

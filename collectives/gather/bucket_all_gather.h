@@ -38,12 +38,19 @@ class BucketAllGather {
   using OnArrival = std::function<void(int bucket, const std::byte* gathered)>;
   void on_arrival(OnArrival callback) { on_arrival_ = std::move(callback); }
   // Starts gathering the items, borrowed, in this order. All earlier items must be complete.
-  void start(std::span<const GatherItem> items);
+  void start(std::span<const GatherItem> items) { start(items, items.size()); }
+  // The same, but only the first `ready` of them: this rank's parts of the others are not there
+  // yet.
+  void start(std::span<const GatherItem> items, size_t ready);
+  // The parts of the first `ready` items are there. Called by all ranks at the same point.
+  void make_ready(size_t ready);
   // The alternative to start() if all items are gathered already.
   void skip(std::span<const GatherItem> items);
   // Returns once the first `count` items are complete.
   void wait_for(size_t count);
   void finish() { wait_for(items_.size()); }
+  size_t started() const { return started_; }
+  size_t done() const { return done_; }
   // Advances the gathers in flight. Called between ops.
   void progress() {
     if (done_ < started_) communicator_.progress();
@@ -80,7 +87,7 @@ class BucketAllGather {
   int ranks_, part_;  // ranks, and this rank's part of each bucket
   std::vector<GatherStep> steps_;
   std::span<const GatherItem> items_;
-  size_t started_ = 0, done_ = 0;
+  size_t ready_ = 0, started_ = 0, done_ = 0;
   int64_t max_elements_, elements_ = 0;  // limit of elements in flight, and their number
   int last_turn_ = 0;                    // that may start
   std::vector<Pending> pending_;         // ring of the items in flight

@@ -1,6 +1,7 @@
 #pragma once
-// All-gather of summed gradients in 16 bits, bucket by bucket, for ranks that each update all
-// parameters.
+// All-gather of summed gradients, bucket by bucket, for ranks that each update all parameters. The
+// gather of a bucket starts as soon as the ranks have summed their parts, while earlier layers are
+// still being differentiated.
 
 #include <span>
 #include <vector>
@@ -12,35 +13,46 @@ namespace lockstep::collectives {
 
 class SumAllGather {
  public:
-  // `sums` has this rank's parts of the buckets, summed and rounded to `wire` already. `staging` is
-  // the buffer of staged_gathers(). Both are borrowed.
+  // `sums` has this rank's parts of the buckets; those that travel as `wire` are rounded to it
+  // already. `staging` is the buffer of staged_gathers(); null if none do. Both are borrowed.
   struct Memory {
     float* sums = nullptr;  // flat
     std::byte* staging = nullptr;
-    DType wire = DType::kBF16;  // or kF16; with another type run() must not be called
+    DType wire = DType::kF32;
+  };
+  // The first buckets, sent as Memory::wire through the staging buffer, and the others, sent as
+  // floats from `sums`. Borrowed.
+  struct Items {
+    std::span<const GatherItem> rounded, floats;
   };
 
   SumAllGather(const RankCommunicators& communicators,
                SliceMath& math,
                const Topology& topology,
                const std::vector<Range>& buckets,
-               const Memory& memory);
+               const Memory& memory,
+               const Items& items);
 
-  // Gathers all parts of the buckets of `items`, made by staged_gathers(), into `sums`. Collective.
-  void run(std::span<const GatherItem> items);
+  void begin_step();
+  // This rank's part of the next bucket is summed: starts its gather. Where there is no memory for
+  // it, first completes older ones. Collective.
+  void add_bucket();
+  // Completes the gathers of all buckets: `sums` has all parts.
+  void finish();
 
   // The same as in BucketAllGather.
-  void observe(ExchangeObserver* observer) { gather_.observe(observer); }
-  void begin_step() { gather_.begin_step(); }
-  double exposed_ms() const { return gather_.exposed_ms(); }
+  void observe(ExchangeObserver* observer);
+  double exposed_ms() const { return rounded_.exposed_ms() + floats_.exposed_ms(); }
 
  private:
-  void unpack(const GatherItem& item);
+  void complete_rounded();
 
   SliceMath& math_;
   std::vector<Range> buckets_;
   Memory memory_;
-  BucketAllGather gather_;
+  Items items_;
+  BucketAllGather rounded_, floats_;
+  size_t summed_ = 0;  // buckets of this step
 };
 
 }  // namespace lockstep::collectives

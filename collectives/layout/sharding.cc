@@ -112,12 +112,15 @@ std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
   return items;
 }
 
-int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory) {
+int64_t exchanged_elements(const std::vector<Range>& buckets, InFlightLimit limit) {
   const int64_t largest = largest_bucket(buckets),
-                bucket = saves_memory ? largest : std::max(largest, kUsualBucketElements);
-  int64_t all = 0;
-  for (const Range& b : buckets) all += b.size();
-  return std::min({kExchangesInFlight * bucket, kMaxExchangesInFlight * largest, all});
+                bucket = limit == InFlightLimit::kSavesMemory
+                             ? largest
+                             : std::max(largest, kUsualBucketElements);
+  int64_t most = 0;
+  for (const Range& b : buckets) most += b.size();
+  if (limit == InFlightLimit::kGathersFollow) most = std::max(most / 4, largest);
+  return std::min({kExchangesInFlight * bucket, kMaxExchangesInFlight * largest, most});
 }
 
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {

@@ -88,11 +88,16 @@ std::vector<Range> cut_range(const Range& range, const std::vector<int64_t>& cut
 // state for each.
 inline constexpr int kExchangesInFlight = 4;
 inline constexpr int kMaxExchangesInFlight = 48;
-// 25 MiB of floats. Smaller buckets may have as many bytes in flight as buckets of this size would,
-// unless memory is to be saved.
+// 25 MiB of floats.
 inline constexpr int64_t kUsualBucketElements = int64_t{25} << 18;
+enum class InFlightLimit {
+  kUsual,  // smaller buckets may have as many elements in flight as usual ones would
+  kSavesMemory,
+  // A quarter of all elements at most: a gather follows each exchange, and begins when it ends.
+  kGathersFollow,
+};
 // The max number of elements in all buckets whose exchanges are in flight at the same time.
-int64_t exchanged_elements(const std::vector<Range>& buckets, bool saves_memory);
+int64_t exchanged_elements(const std::vector<Range>& buckets, InFlightLimit limit);
 // The all-gather of a bucket.
 struct GatherItem {
   int bucket = 0;

@@ -16,7 +16,7 @@ std::vector<Range> SmallAllReduceLayout::buckets() const {
 }
 
 int64_t SmallAllReduceLayout::exchanged() const {
-  return exchanged_elements(buckets(), /*saves_memory=*/true);
+  return exchanged_elements(buckets(), InFlightLimit::kSavesMemory);
 }
 
 int64_t SmallAllReduceLayout::buffer_elements() const { return shares().buffers() * padded(); }

@@ -35,7 +35,7 @@ void CompressedExchange::bucket_ready(int bucket) {
 void CompressedExchange::reduce() {
   GradientExchange::reduce();
   compressed_.finish(gradients_.data);
-  for (int b = 0; b < static_cast<int>(gradients_.buckets.size()); ++b) own_.measure(b);
+  for (int b = 0; b < static_cast<int>(gradients_.buckets.size()); ++b) own_part_summed(b);
 }
 
 }  // namespace lockstep::collectives

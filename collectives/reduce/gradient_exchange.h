@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -18,11 +19,18 @@
 #include "collectives/exchange/exchange_observer.h"
 #include "collectives/exchange/slice_math.h"
 #include "collectives/exchange/timed_waits.h"
+#include "collectives/layout/row_layout.h"
 #include "collectives/reduce/gradient_buffers.h"
 #include "collectives/reduce/own_sums.h"
 #include "collectives/reduce/transfer_checksums.h"
 
 namespace lockstep::collectives {
+
+// Gradients of tables that are added row by row.
+struct RowGradients {
+  RowLayout layout = {};
+  std::byte* data = nullptr;  // borrowed: layout.bytes
+};
 
 // What every implementation needs.
 struct GradientExchangeSetup {
@@ -33,6 +41,7 @@ struct GradientExchangeSetup {
   GradientBuffers gradients;
   OwnedFloats sums = {};  // see OwnSums
   SumMeasures measures = {};
+  RowGradients rows = {};
 };
 
 // The buffer that receives what is in flight.
@@ -50,6 +59,11 @@ class GradientExchange {
   // Sets the observer, borrowed; null removes it.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
 
+  // Called with each bucket, in order, once this rank's part of it is summed. Not with
+  // CompressedExchange.
+  using OnSummed = std::function<void(int bucket)>;
+  void on_summed(OnSummed callback) { on_summed_ = std::move(callback); }
+
   const LocalLanes& lanes() const { return lanes_; }
   // Turns in which the ranks run their lanes: at least lanes().count. In a turn without a lane of
   // its own, a rank reports its buckets all the same: there are exchanges of the others.
@@ -64,6 +78,12 @@ class GradientExchange {
   void select_lane(int local_lane) { lane_ = local_lane; }
   // All-gather of `bytes` of every lane; this rank's are at their offsets in `all` already.
   void gather_lanes(std::byte* all, size_t bytes);
+  // The current lane's place for what a table's tokens add to its gradient. The lane fills it
+  // before it ends.
+  struct LaneRows {
+    std::byte *ids = nullptr, *rows = nullptr;
+  };
+  LaneRows lane_rows(size_t table) const;
   // For buckets that share memory: the current lane is about to write the first gradient of
   // `bucket`. Waits for the exchanges that still read this memory.
   void bucket_begins(int bucket);
@@ -71,13 +91,14 @@ class GradientExchange {
   // with increasing buckets.
   virtual void bucket_ready(int bucket) = 0;
   void end_lane() { ++lane_; }
-  // Called between ops: moves the exchanges in flight.
-  void progress() {
-    if (in_flight() > 0) slices_.progress();
-  }
+  // Called between ops: moves what is in flight.
+  void progress() { slices_.progress(); }
   // Completes the exchanges. Afterwards sums() has this rank's parts, summed over all lanes, or all
   // parts if the implementation says so.
   virtual void reduce();
+  // After reduce(): adds the rows of all lanes to the sums of the tables, this rank's parts of them
+  // or, if `whole`, all of what sums() has. Collective.
+  void add_rows(bool whole);
 
   // The sums of this rank's parts. They are no longer read here, so an optimizer may overwrite
   // them.
@@ -100,6 +121,8 @@ class GradientExchange {
     last_exchange_[static_cast<size_t>(bucket)] = number;
   }
   virtual size_t in_flight() const = 0;
+  // This rank's part of a bucket is summed, and still in cache. Rows may have to be added.
+  void own_part_summed(int bucket);
   // Completes the exchanges up to this number; waits until the ranks of the node have read the
   // bucket, if they read it in place.
   virtual void complete_until(uint64_t number, int bucket) = 0;
@@ -118,8 +141,12 @@ class GradientExchange {
   int lane_ = 0;  // the current one, or turn
 
  private:
-  std::vector<int> lanes_of_ranks_;      // counts, for gather_lanes()
-  std::vector<uint64_t> last_exchange_;  // of each bucket
+  bool has_rows(int bucket) const;
+
+  RowGradients rows_;
+  OnSummed on_summed_;
+  std::vector<int> lanes_of_ranks_, lanes_of_turn_;  // counts, for gather_lanes()
+  std::vector<uint64_t> last_exchange_;              // of each bucket
 };
 
 }  // namespace lockstep::collectives

@@ -36,7 +36,7 @@ void LaneExchange::summed(int bucket, int turn) {
                    into,
                    n);
   }
-  if (turn + 1 == turns_) own_.measure(bucket);
+  if (turn + 1 == turns_) own_part_summed(bucket);
 }
 
 }  // namespace lockstep::collectives

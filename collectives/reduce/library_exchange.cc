@@ -64,7 +64,7 @@ void LibraryExchange::complete_oldest() {
   const bool adds = each_summed() && exchange.turn > 0;
   const void* terms[2] = {exchange.received, sums};
   math_.tree_sum({.arrays = terms, .count = adds ? 2 : 1}, sums, own_.part(exchange.bucket).size());
-  if (!each_summed() || exchange.turn + 1 == turns_) own_.measure(exchange.bucket);
+  if (!each_summed() || exchange.turn + 1 == turns_) own_part_summed(exchange.bucket);
   exchanges_.end_oldest();
 }
 

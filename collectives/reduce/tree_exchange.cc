@@ -40,7 +40,7 @@ TreeExchange::TreeExchange(GradientExchangeSetup setup, const Options& options)
 
 void TreeExchange::bucket_ready(int bucket) {
   if (!lane_sums_.add(bucket, lane_)) return;
-  levels_.empty() ? own_.measure(bucket) : start_exchange(bucket, 0, levels_);
+  levels_.empty() ? own_part_summed(bucket) : start_exchange(bucket, 0, levels_);
 }
 
 float* TreeExchange::place_of(int bucket, int /*turn*/, size_t /*sum*/) { return own_.at(bucket); }
@@ -61,7 +61,7 @@ void TreeExchange::complete(
   terms.copy_count = static_cast<int>(copies_.size());
 }
 
-void TreeExchange::summed(int bucket, int /*turn*/) { own_.measure(bucket); }
+void TreeExchange::summed(int bucket, int /*turn*/) { own_part_summed(bucket); }
 
 // Sums that are written to the others are waited for once, after the last bucket.
 bool TreeExchange::announces_reads(int bucket) const {

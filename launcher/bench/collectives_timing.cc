@@ -105,7 +105,8 @@ class OneBucket {
                             topology,
                             std::vector<collectives::Range>{{0, elements}},
                             collectives::SumAllGather::Memory{
-                                sums, reinterpret_cast<std::byte*>(staging), request.wire});
+                                sums, reinterpret_cast<std::byte*>(staging), request.wire},
+                            collectives::SumAllGather::Items{.rounded = kVector, .floats = {}});
   }
 
   // The part that this rank sums.
@@ -124,7 +125,10 @@ class OneBucket {
   void all_reduce() {
     reduce_scatter();
     if (replicated_sums_) return;
-    sum_all_gather_ ? sum_all_gather_->run(kVector) : all_gather();
+    if (!sum_all_gather_) return all_gather();
+    sum_all_gather_->begin_step();
+    sum_all_gather_->add_bucket();
+    sum_all_gather_->finish();
   }
 
  private:

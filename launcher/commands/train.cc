@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "collectives/agree/agreement.h"
+#include "collectives/agree/link_rate.h"
 #include "launcher/bench/bf16x3_advice.h"
 #include "launcher/bench/tune_buckets.h"
 #include "launcher/command_line/results.h"
@@ -36,6 +37,7 @@
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/same_run.h"
 #include "runtime/run/threads.h"
+#include "runtime/run/zero_stage.h"
 #include "runtime/train/state/initial_weights.h"
 #include "runtime/train/step/stop_signal.h"
 #include "runtime/train/trainer.h"
@@ -132,18 +134,34 @@ run::PreparedRun fit_snapshot(RankContext& rank, const run::PreparedRun& prepare
   return without;
 }
 
+// What a node's network sends, in Gbit/s, measured if comm.zero_stage AUTO depends on it; else 0.
+// All ranks together.
+double find_link_rate(RankContext& rank, const RunConfig& config) {
+  const exec::OpSet& ops = rank.device.device().ops();
+  const bool decides = config.comm.zero_stage == ZeroStage::kAuto && config.comm.link_gbit == 0 &&
+                       config.comm.power_sgd_rank == 0 &&
+                       run::stage_0_below_gbit(config, rank.placed, ops) > 0;
+  // GPUs have links that the host does not see.
+  if (!decides || ops.separate_memory) return 0;
+  const double gbit = collectives::measure_link_gbit(rank.communicator(), rank.placed);
+  log_info("the network of a node sends {:.3g} Gbit/s (measured; comm.link_gbit sets it)", gbit);
+  return gbit;
+}
+
 // The run, planned and known to fit into memory. All ranks together; throws AgreedError.
 run::PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
   collectives::Communicator& communicator = rank.communicator();
+  const double link_gbit = find_link_rate(rank, resumed.opened.config);
   run::PreparedRun prepared;
   collectives::run_on_all(communicator, [&] {
     set_compute_threads(run::choose_threads(resumed.opened.config, rank.share));
-    prepared = run::prepare_run(
-        resumed.opened,
-        rank.placed,
-        run::RunPurpose::kTrain,
-        rank.device.device().ops(),
-        {.checkpoint = resumed.state ? &*resumed.state : nullptr, .eager = rank.device.eager()});
+    prepared = run::prepare_run(resumed.opened,
+                                rank.placed,
+                                run::RunPurpose::kTrain,
+                                rank.device.device().ops(),
+                                {.checkpoint = resumed.state ? &*resumed.state : nullptr,
+                                 .link_gbit = link_gbit,
+                                 .eager = rank.device.eager()});
     run::add_checksums(*prepared.data);
   });
   prepared = fit_snapshot(rank, prepared);

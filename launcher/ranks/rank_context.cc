@@ -1,5 +1,6 @@
 #include "launcher/ranks/rank_context.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include "collectives/agree/find_topology.h"
@@ -21,7 +22,9 @@ RankContext::RankContext(Session& rank_session,
   if (trains) choose_transport(session, comm.transport, ops);
   communicator().set_files_timeout_s(comm.files_timeout_s);
   share = run::share_cpus(communicator());
-  if (trains && run::wants_shared_memory(comm, placed, ops))
+  // AUTO may become stage 0, which shares less.
+  const int stage = std::abs(static_cast<int>(comm.zero_stage));
+  if (trains && run::wants_shared_memory(comm, stage, placed, ops))
     node = collectives::NodeMemory::join(communicator(), placed);
   placed.shares_memory = node != nullptr;
 }

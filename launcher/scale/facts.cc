@@ -24,8 +24,10 @@ Fact fact_of_overrides(const std::vector<std::string>& overrides) {
 }
 
 std::vector<Fact> facts_of_exchange(const CommConfig& comm) {
+  const bool automatic = comm.zero_stage == ZeroStage::kAuto;
+  const Json stage = automatic ? Json("AUTO") : Json(static_cast<int>(comm.zero_stage));
   std::vector<Fact> facts{{"order", "order of sums over ranks", lockstep::name_of(comm.order)},
-                          {"zero_stage", "ZeRO stage", comm.zero_stage},
+                          {"zero_stage", "ZeRO stage", stage},
                           {"wire_dtype", "gradients sent as", lockstep::name_of(comm.wire_dtype)}};
   if (comm.error_feedback) facts.push_back({"error_feedback", "error feedback", true});
   if (comm.power_sgd_rank > 0)

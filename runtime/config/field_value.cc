@@ -32,14 +32,6 @@ bool equal_in_any_case(std::string_view a, std::string_view b) {
   });
 }
 
-const EnumValueDescriptor* parse_enum(const FieldDescriptor& field, std::string_view text) {
-  for (int i = 0; i < field.enum_type()->value_count(); ++i) {
-    const EnumValueDescriptor* value = field.enum_type()->value(i);
-    if (equal_in_any_case(value->name(), text)) return value;
-  }
-  return nullptr;
-}
-
 // "1_000", "1,000", "1e3", "3.0" and "1k" as whole numbers; "0,1" as a fraction.
 std::optional<double> number_meant(std::string text, bool whole) {
   std::erase(text, '_');
@@ -108,6 +100,17 @@ Number number_or_refuse(const std::string& path,
 
 }  // namespace
 
+const EnumValueDescriptor* find_enum_value(const google::protobuf::EnumDescriptor& type,
+                                           std::string_view text) {
+  for (int i = 0; i < type.value_count(); ++i) {
+    const EnumValueDescriptor* value = type.value(i);
+    const std::string number = std::to_string(value->number());
+    if (equal_in_any_case(value->name(), text)) return value;
+    if (text == number && value->name().ends_with("_" + number)) return value;
+  }
+  return nullptr;
+}
+
 void set_field(const std::string& path,
                std::string_view text,
                const FieldDescriptor& field,
@@ -133,7 +136,7 @@ void set_field(const std::string& path,
       return;
     }
     case FieldDescriptor::CPPTYPE_ENUM: {
-      const EnumValueDescriptor* value = parse_enum(field, text);
+      const EnumValueDescriptor* value = find_enum_value(*field.enum_type(), text);
       if (value == nullptr) throw ConfigError("{}: {}", path, unknown_enum_message(field, text));
       to.SetEnum(message, &field, value);
       return;

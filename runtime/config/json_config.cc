@@ -1,5 +1,6 @@
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -244,7 +245,11 @@ class Reader {
                     const FieldDescriptor& field,
                     const std::string& path) const {
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
-      if (!scalar.quoted || field.enum_type()->FindValueByName(scalar.text) == nullptr)
+      const bool is_number = !scalar.text.empty() && std::isdigit(scalar.text.front()) != 0 &&
+                             find_enum_value(*field.enum_type(), scalar.text) != nullptr;
+      const bool is_name =
+          scalar.quoted && field.enum_type()->FindValueByName(scalar.text) != nullptr;
+      if (!is_number && !is_name)
         throw ConfigError("{}: {}{}",
                           path,
                           unknown_enum_message(field, scalar.text),

@@ -187,8 +187,9 @@ void validate_power_sgd(const RunConfig& config) {
     refuse_value("comm.power_sgd_rank", comm.power_sgd_rank, "0 with " + with);
   };
   if (comm.power_sgd_rank == 0) return;
-  if (comm.zero_stage != 0) {
-    refuse(fmt::format("comm.zero_stage {} (parameters would be sent in full)", comm.zero_stage));
+  if (comm.zero_stage > ZeroStage::kStage0) {
+    refuse(fmt::format("comm.zero_stage {} (parameters would be sent in full)",
+                       static_cast<int>(comm.zero_stage)));
   }
   if (comm.order != CommConfig::Order::kTree) refuse("comm.order FAST");
   if (comm.wire_dtype != CommConfig::WireType::kFp32) refuse("a comm.wire_dtype other than FP32");
@@ -203,11 +204,11 @@ void validate_error_feedback(const RunConfig& config) {
   if (comm.wire_dtype != CommConfig::WireType::kBf16) {
     refuse_value("comm.error_feedback", "true", "false, or true with comm.wire_dtype BF16");
   }
-  if (comm.zero_stage > 1) {
+  if (comm.zero_stage > ZeroStage::kStage1) {
     refuse_value("comm.error_feedback",
                  "true",
                  "false with comm.zero_stage {} (residuals are as large as gradients)",
-                 comm.zero_stage);
+                 static_cast<int>(comm.zero_stage));
   }
   if (has_fp16_gradients(config)) {
     refuse_value("comm.error_feedback",

@@ -13,6 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
+#include "runtime/cpu/flat/add_rows.h"
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/optimizers.h"
 #include "runtime/cpu/flat/power_sgd_products.h"
@@ -130,6 +131,12 @@ class CpuBackend final : public exec::Backend {
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cpu::pack(from, wire, to, n);
+  }
+  void add_rows(const collectives::AddedRows& rows,
+                int64_t begin,
+                int64_t end,
+                float* to) override {
+    cpu::add_rows(rows, begin, end, to);
   }
   void fill_zeros(float* out, int64_t n) override { std::fill_n(out, n, 0.0f); }
 

@@ -14,6 +14,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/flat/add_rows.h"
 #include "runtime/cuda/flat/flat_update.h"
 #include "runtime/cuda/flat/power_sgd_products.h"
 #include "runtime/cuda/flat/tree_sum.h"
@@ -174,6 +175,12 @@ class Gpu final : public CudaBackend {
   }
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     cuda::pack(from, wire, to, n, stream());
+  }
+  void add_rows(const collectives::AddedRows& rows,
+                int64_t begin,
+                int64_t end,
+                float* to) override {
+    cuda::add_rows(rows, begin, end, to, stream());
   }
   void fill_zeros(float* out, int64_t n) override {
     LOCKSTEP_CUDA(cudaMemsetAsync(out, 0, static_cast<size_t>(n) * sizeof(float), stream()));

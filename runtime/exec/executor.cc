@@ -39,7 +39,8 @@ Executor::Executor(const graph::Graph& graph,
       gather_(memory.gather),
       parameters_(memory.parameters),
       arena_(memory.arena),
-      tensors_(static_cast<size_t>(interleaved_lanes), Tensors(graph.tensors.size(), nullptr)) {
+      tensors_(static_cast<size_t>(interleaved_lanes), Tensors(graph.tensors.size(), nullptr)),
+      rows_(graph::row_gradients(graph)) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     implementations_.push_back(
         &backend.ops().choose(graph, graph.ops[i], backend.launch_context()));
@@ -165,6 +166,7 @@ void Executor::run(const graph::LaneContext& lane,
   begin_run();
   bind(tensors_[0], input, target, gradients);
   run_ops(0, graph_.ops.size(), 0, lane, exchange);
+  keep_rows(tensors_[0], exchange);
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
   if (prediction == nullptr) return;
@@ -208,8 +210,33 @@ void Executor::run_together(std::span<const LaneRun> lanes,
   }
   const auto id = static_cast<size_t>(graph_.result);
   each_lane([&](size_t lane_index, const LaneRun& lane) {
+    keep_rows(tensors_[lane_index], &exchange);
     backend_.copy(tensors_[lane_index][id], lane.result, graph_.tensors[id].bytes());
   });
+}
+
+// Hands the row gradients to the exchange, which keeps them until all lanes are done; or adds them
+// to the gradients.
+void Executor::keep_rows(const Tensors& tensors, collectives::GradientExchange* exchange) {
+  const auto at = [&](TensorId id) { return tensors[static_cast<size_t>(id)]; };
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const auto& [parameter, ids, rows] = rows_[i];
+    if (exchange == nullptr) {
+      const Shape& table = graph_.shape(parameter);
+      backend_.add_rows({.ids = reinterpret_cast<const int32_t*>(at(ids)),
+                         .rows = at(rows),
+                         .dtype = graph_[rows].dtype,
+                         .count = graph_.shape(ids).elements(),
+                         .columns = table.columns()},
+                        0,
+                        table.elements(),
+                        reinterpret_cast<float*>(at(graph_[parameter].gradient)));
+      continue;
+    }
+    const collectives::GradientExchange::LaneRows place = exchange->lane_rows(i);
+    backend_.copy(at(ids), place.ids, graph_[ids].bytes());
+    backend_.copy(at(rows), place.rows, graph_[rows].bytes());
+  }
 }
 
 // Collects every lane's input in the first lane's output, then copies it to the others.

@@ -9,6 +9,7 @@
 #include "collectives/reduce/gradient_exchange.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/op_observer.h"
+#include "runtime/graph/ops/embedding.h"
 #include "runtime/plan/plan.h"
 
 namespace lockstep::exec {
@@ -81,6 +82,7 @@ class Executor {
   void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
+  void keep_rows(const Tensors& tensors, collectives::GradientExchange* exchange);
   void gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange);
 
   const graph::Graph& graph_;
@@ -92,7 +94,8 @@ class Executor {
   OpObserver* observer_ = nullptr;
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<Tensors> tensors_;  // one for each lane that runs at the same time
-  std::vector<size_t> gathers_;   // indices of the ops that gather from the lanes
+  std::vector<graph::RowGradient> rows_;
+  std::vector<size_t> gathers_;  // indices of the ops that gather from the lanes
   std::vector<std::pair<TensorId, int64_t>>
       gradients_;  // parameter gradients and their offsets in a gradient buffer
 };

@@ -110,6 +110,13 @@ std::pair<TensorId, bool> GradientBuilder::parameter_gradient(TensorId parameter
   return {gradient, false};
 }
 
+bool GradientBuilder::adds_few_rows(TensorId table, TensorId ids) const {
+  constexpr int64_t kFew = 4;  // times as many rows as tokens
+  const int64_t tokens = graph_.lanes * graph_.shape(ids).elements();
+  return !graph_[table].frozen && graph_[table].gradient != kNoTensor && tokens > 0 &&
+         kFew * tokens <= graph_.shape(table)[0];
+}
+
 void GradientBuilder::add_loss_gradients(Op& loss) {
   loss.outputs.push_back(new_gradient(loss.inputs[LossIn::kPrediction]));
   for (size_t k = 1; k < loss.inputs.size(); ++k) {

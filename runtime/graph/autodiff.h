@@ -39,6 +39,9 @@ class GradientBuilder {
   // The gradient tensor of a parameter, and whether this contribution must be added to it.
   // {kNoTensor, false} for kNoTensor and for a frozen parameter.
   std::pair<TensorId, bool> parameter_gradient(TensorId parameter);
+  // Whether the rows of a table that the tokens `ids` read are few beside all of its rows, and the
+  // table has another gradient besides theirs.
+  bool adds_few_rows(TensorId table, TensorId ids) const;
   // Adds outputs to a loss op: the gradients of its prediction and of its parameters, except
   // frozen ones. The op overwrites these gradients.
   void add_loss_gradients(Op& loss);

@@ -66,6 +66,7 @@ class GraphBuilder {
   explicit GraphBuilder(const GraphOptions& options) : options_(options) {
     graph_.purpose = options.purpose;
     graph_.bf16x3 = options.bf16x3;
+    graph_.lanes = options.sample_tokens > 0 ? 0 : options.lanes;
   }
 
   TensorId input(const std::string& name, Shape shape, DType dtype);

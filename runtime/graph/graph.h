@@ -115,6 +115,7 @@ struct Graph {
   std::vector<RecomputedBlock> recomputed;  // in order; they do not overlap
   OpInputs inputs;                          // by GraphIn
   std::vector<TensorId> parameters;         // in order of creation
+  int lanes = 1;                            // of the run; 0 if lanes have several lengths
   TensorId result = kNoTensor;              // statistics or inference output
   // Rows per sample that the loss counts in its statistics: 1 for an MLP, T for a language model.
   int64_t loss_rows_per_sample = 1;

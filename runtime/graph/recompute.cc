@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/unread_ops.h"
 
 namespace lockstep::graph {
@@ -39,10 +40,13 @@ Op Recomputation::renamed(Op op) const {
 
 void Recomputation::drop_unused() {
   Graph& graph = builder_.graph_;
+  const auto is_gradient = [&](TensorId id) {
+    return id != kNoTensor && graph[id].role == Role::kParameterGradient;
+  };
   drop_unread_ops(graph, graph.forward_ops, [&](const Op& op) {
-    return std::ranges::any_of(op.outputs, [&](TensorId id) {
-      return id != kNoTensor && graph[id].role == Role::kParameterGradient;
-    });
+    const bool keeps_rows =
+        op.kind == OpKind::kEmbeddingBackward && op.as<EmbeddingAttributes>().rows_of != kNoTensor;
+    return keeps_rows || std::ranges::any_of(op.outputs, is_gradient);
   });
 }
 

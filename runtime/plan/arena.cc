@@ -2,7 +2,7 @@
 // registers: tensors that are never in use at the same time share bytes.
 //
 // 1. Lifetimes. A tensor lives from the op that first writes it through the last op that reads or
-//    writes it. The graph's result lives to the end, a workspace during its op.
+//    writes it. The graph's result and row gradients live to the end, a workspace during its op.
 // 2. In place. If the op's schema allows output k to overwrite input j, and the op is the last to
 //    use the input, both tensors share one block, whose lifetime is extended. An input may be taken
 //    by one output only, and not if the op reads it twice.
@@ -19,6 +19,7 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/schema.h"
 #include "runtime/plan/lifetimes.h"
 #include "runtime/plan/program_plan.h"
@@ -47,8 +48,14 @@ std::vector<int> make_blocks(const graph::Graph& graph, std::vector<Lifetime>& b
     std::ranges::for_each(graph.ops[i].inputs, use);
     std::ranges::for_each(graph.ops[i].outputs, use);
   }
-  if (graph.result != kNoTensor)
-    last_use[static_cast<size_t>(graph.result)] = static_cast<int>(graph.ops.size());
+  const auto keep = [&](TensorId id) {
+    if (id != kNoTensor) last_use[static_cast<size_t>(id)] = static_cast<int>(graph.ops.size());
+  };
+  keep(graph.result);
+  for (const graph::RowGradient& rows : graph::row_gradients(graph)) {
+    keep(rows.ids);
+    keep(rows.rows);
+  }
 
   std::vector<int> block_of(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {

@@ -19,6 +19,7 @@ namespace lockstep::plan {
   ROW(kMoments, "optimizer moments")                  \
   ROW(kArena, "activations and workspace")            \
   ROW(kStaging, "exchange staging")                   \
+  ROW(kGradientRows, "rows of gradients")             \
   ROW(kConstants, "constants")                        \
   ROW(kMuon, "matrices of Muon")                      \
   ROW(kResiduals, "residuals of gradients")           \

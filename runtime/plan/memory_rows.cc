@@ -115,11 +115,15 @@ class Rows {
     add(RowKind::kMoments, moment_bytes(updaters), moments_note() + share);
     add_arena(sharding_.interleaved_lanes ? static_cast<size_t>(local_lanes) : 1);
     add(RowKind::kStaging,
-        static_cast<size_t>(traffic_.staging_elements) * sizeof(float),
+        traffic_.staging_bytes(),
         traffic_.wire == DType::kF32
             ? "other ranks' gradients, of the buckets in flight"
             : fmt::format("{} gradients sent and received, of the buckets in flight",
                           written(traffic_.wire)));
+    if (!traffic_.rows.tables.empty())
+      add(RowKind::kGradientRows,
+          traffic_.rows.bytes,
+          fmt::format("of {} of all lanes", counted(traffic_.rows.tables.size(), "table")));
     add_constants();
     if (traffic_.muon)
       add(RowKind::kMuon,

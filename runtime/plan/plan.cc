@@ -72,7 +72,7 @@ Plan make_plan(const RunGraphs& graphs,
         plan_length_bucket(graph, *evaluation, programs.evaluation, workspace_bytes));
   place_constants(programs);
 
-  plan.traffic = plan_traffic(plan, options);
+  plan.traffic = plan_traffic(training, plan, options);
   plan.memory = plan_memory(training, plan, options);
   return plan;
 }

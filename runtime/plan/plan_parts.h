@@ -30,7 +30,9 @@ ProgramPlan plan_length_bucket(const graph::Graph& graph,
                                const WorkspaceBytes& workspace_bytes);
 
 // Depends on sharding, layout and programs.
-TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options);
+TrafficPlan plan_traffic(const graph::Graph& training,
+                         const Plan& plan,
+                         const PlanOptions& options);
 
 // Depends on everything else.
 MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options);

@@ -23,7 +23,8 @@ size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t rec
   const size_t buckets = plan.layout.buckets.size();
   const size_t reductions = buckets * (plan.sharding.shards_gradients() ? lanes : 1);
   const size_t gathers = program.gathers.size() * (program.gathers_each_run ? lanes : 1) +
-                         plan.traffic.gradient_gathers.size() + plan.traffic.rounded_gathers.size();
+                         plan.traffic.sum_gathers.rounded.size() +
+                         plan.traffic.sum_gathers.floats.size();
   size_t nodes = lanes * (kNodesOfOp * training.ops.size() + kNodesOfLane);
   nodes += (reductions + gathers) * levels * kNodesOfExchange + (lanes + kNodesOfSum) * buckets;
   if (plan.traffic.power_sgd)

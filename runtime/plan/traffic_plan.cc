@@ -1,4 +1,5 @@
 #include "runtime/plan/traffic_plan.h"
+#include "runtime/graph/ops/embedding.h"
 
 #include <algorithm>
 
@@ -20,17 +21,41 @@ std::vector<collectives::FlatMatrix> matrices_of(const ParameterLayout& layout) 
   return matrices;
 }
 
-void plan_sum_gathers(const Plan& plan, TrafficPlan& traffic) {
+TrafficPlan::SumGathers plan_sum_gathers(const Plan& plan, DType wire) {
   const std::vector<collectives::Range>& buckets = plan.layout.buckets;
-  const collectives::Topology& topology = plan.sharding.topology;
-  const bool rounds = traffic.wire != DType::kF32 && topology.ranks() > 1;
+  const bool rounds = wire != DType::kF32 && plan.sharding.topology.ranks() > 1;
   const size_t rounded = rounds ? plan.layout.gradient_buckets() : 0;
-  const auto staging = static_cast<size_t>(traffic.staging_elements) * sizeof(float);
-  traffic.rounded_gathers =
-      collectives::staged_gathers(buckets, rounded, size_of(traffic.wire), staging);
+  TrafficPlan::SumGathers gathers;
+  if (rounded > 0) {
+    // Each half of the buffer holds a turn: two buckets, or all.
+    const int64_t bucket =
+        std::max(collectives::largest_bucket(buckets), collectives::kUsualBucketElements);
+    const int64_t half = std::min(2 * bucket, buckets[rounded - 1].end);
+    gathers.staging_bytes = 2 * static_cast<size_t>(half) * size_of(wire);
+    gathers.rounded =
+        collectives::staged_gathers(buckets, rounded, size_of(wire), gathers.staging_bytes);
+  }
   for (size_t b = rounded; b < buckets.size(); ++b)
-    traffic.gradient_gathers.push_back(
+    gathers.floats.push_back(
         {static_cast<int>(b), static_cast<size_t>(buckets[b].begin) * sizeof(float)});
+  return gathers;
+}
+
+collectives::RowLayout rows_of(const graph::Graph& training, const Plan& plan) {
+  collectives::RowLayout layout;
+  for (const graph::RowGradient& gradient : graph::row_gradients(training)) {
+    const auto parameter = std::ranges::find(training.parameters, gradient.table);
+    const Shape& table = training.shape(gradient.table);
+    layout.append(
+        {.offset =
+             plan.layout.slots[static_cast<size_t>(parameter - training.parameters.begin())].offset,
+         .table_rows = table[0],
+         .columns = table[1],
+         .lane_rows = training.shape(gradient.ids).elements(),
+         .dtype = training[gradient.rows].dtype},
+        plan.sharding.lanes);
+  }
+  return layout;
 }
 
 // Bytes of a lane's or a rank's sums, before they are cut into parts.
@@ -68,8 +93,8 @@ void count_bytes(const Plan& plan, TrafficPlan& traffic) {
   const int gathers = training.gathers_each_run ? shares.most() : 1;
   const int64_t gathered =
       (traffic.power_sgd ? gradient_bytes : 0) +
-      static_cast<int64_t>(sizeof(float)) * elements(traffic.gradient_gathers) +
-      static_cast<int64_t>(size_of(traffic.wire)) * elements(traffic.rounded_gathers) +
+      static_cast<int64_t>(sizeof(float)) * elements(traffic.sum_gathers.floats) +
+      static_cast<int64_t>(size_of(traffic.wire)) * elements(traffic.sum_gathers.rounded) +
       static_cast<int64_t>(size_of(plan.layout.compute)) * gathers * elements(training.gathers);
   // On each level a rank sends, of each of its sums, all but one of `count` parts, and gathers
   // receive the same amount back.
@@ -89,16 +114,20 @@ void count_bytes(const Plan& plan, TrafficPlan& traffic) {
     traffic.wire_bytes = std::max(traffic.wire_bytes, wire_bytes);
     traffic.network_bytes = std::max(traffic.network_bytes, network_bytes);
   }
-  if (!traffic.muon) return;
+  // To each other rank. All ranks gather rows and matrices, whatever their nodes.
   const int ranks = topology.ranks(), others = ranks - topology.per_node;
-  const int64_t sent = traffic.muon->sent_bytes();
+  const int64_t sent =
+      (ranks - 1) * shares.most() * static_cast<int64_t>(traffic.rows.lane_bytes()) +
+      (traffic.muon ? traffic.muon->sent_bytes() : 0);
   traffic.wire_bytes += sent;
   if (ranks > 1) traffic.network_bytes += sent / (ranks - 1) * others;
 }
 
 }  // namespace
 
-TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options) {
+TrafficPlan plan_traffic(const graph::Graph& training,
+                         const Plan& plan,
+                         const PlanOptions& options) {
   const ShardingPlan& sharding = plan.sharding;
   const ParameterLayout& layout = plan.layout;
   TrafficPlan traffic;
@@ -109,8 +138,14 @@ TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options) {
     traffic.power_sgd = collectives::power_sgd_layout(
         matrices_of(layout), layout.trained(), options.power_sgd, sharding.residual_groups);
   } else {
-    traffic.exchanged_elements = collectives::exchanged_elements(
-        layout.buckets, /*saves_memory=*/sharding.shards_gradients());
+    using enum collectives::InFlightLimit;
+    const bool gathers_sums = !sharding.shards_optimizer() && !sharding.replicated_sums();
+    if (gathers_sums) traffic.sum_gathers = plan_sum_gathers(plan, traffic.wire);
+    traffic.exchanged_elements =
+        collectives::exchanged_elements(layout.buckets,
+                                        gathers_sums                  ? kGathersFollow
+                                        : sharding.shards_gradients() ? kSavesMemory
+                                                                      : kUsual);
     if (sharding.topology.ranks() > 1)
       traffic.staging_elements =
           sharding.library_order
@@ -118,9 +153,8 @@ TrafficPlan plan_traffic(const Plan& plan, const PlanOptions& options) {
               : collectives::staging_elements(
                     traffic.exchanged_elements, sharding.topology, sharding.shares(), traffic.wire);
   }
-  if (!sharding.shards_optimizer() && !traffic.power_sgd && !sharding.replicated_sums())
-    plan_sum_gathers(plan, traffic);
   if (options.evaluation_only) return traffic;
+  traffic.rows = rows_of(training, plan);
   if (const MuonConfig* muon = options.optimizer.muon)
     traffic.muon = make_muon_layout(*muon, layout, sharding, options.optimizer.newton_schulz_bytes);
   count_bytes(plan, traffic);

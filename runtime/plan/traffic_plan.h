@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "collectives/layout/row_layout.h"
 #include "collectives/layout/sharding.h"
 #include "collectives/power_sgd/power_sgd_layout.h"
 #include "runtime/base/dtype.h"
@@ -21,9 +22,18 @@ struct TrafficPlan {
   // staging buffer.
   int64_t exchanged_elements = 0, staging_elements = 0;
   // The all-gathers of the summed gradients if the optimizer is not sharded, except with
-  // replicated_sums(). `rounded_gathers` are those of sums sent as `wire`, through the staging
-  // buffer.
-  std::vector<collectives::GatherItem> gradient_gathers, rounded_gathers;
+  // replicated_sums(): those of sums sent as `wire`, through a staging buffer, and the others.
+  struct SumGathers {
+    std::vector<collectives::GatherItem> rounded, floats;
+    size_t staging_bytes = 0;
+    bool empty() const { return rounded.empty() && floats.empty(); }
+  } sum_gathers;
+  // The sums' staging buffer follows that of the exchanges.
+  size_t staging_bytes() const {
+    return static_cast<size_t>(staging_elements) * sizeof(float) + sum_gathers.staging_bytes;
+  }
+  // Gradients of tables that are added row by row: the graph's, in their order.
+  collectives::RowLayout rows;
   // Sent in a step by the rank that sends the most; shared memory sends nothing.
   int64_t wire_bytes = 0;
   int64_t network_bytes = 0;  // the part that goes to other nodes

@@ -25,7 +25,7 @@ void check_lanes(const TrainConfig& train, const std::string& node) {
 
 // In ZeRO stages 2 and 3 the lanes of a rank use one gradient buffer in turn. Interleaved lanes
 // would need a buffer each.
-void check_zero_stage(const CommConfig& comm, const plan::Plan& plan) {
+void check_zero_stage(const plan::Plan& plan) {
   const int ranks = plan.sharding.topology.ranks();
   if (!plan.sharding.shards_gradients() || !plan.sharding.interleaved_lanes ||
       plan.sharding.lanes == ranks)
@@ -33,8 +33,8 @@ void check_zero_stage(const CommConfig& comm, const plan::Plan& plan) {
   throw ConfigError(
       "comm.zero_stage: value is {}; allowed with sync_batch_norm, which interleaves the lanes of "
       "a rank: 0, 1, or {} on as many ranks as train.lanes ({}; this run has {} ranks)",
-      comm.zero_stage,
-      comm.zero_stage,
+      plan.sharding.zero_stage,
+      plan.sharding.zero_stage,
       plan.sharding.lanes,
       ranks);
 }
@@ -147,7 +147,7 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
 }
 
 void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
-  check_zero_stage(config.comm, plan);
+  check_zero_stage(plan);
   check_muon(plan);
   check_update_groups(config.optimizer, plan.layout, ops);
 }

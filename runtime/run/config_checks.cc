@@ -93,7 +93,8 @@ void check_tree(const RunConfig& config,
   if (config.comm.order == CommConfig::Order::kFast) return;
   collectives::LaneShares shares = {.lanes = static_cast<int>(config.train.lanes),
                                     .ranks = placed.ranks()};
-  if (config.comm.zero_stage >= 2) shares.order = collectives::LaneOrder::kEachSummed;
+  if (config.comm.zero_stage >= ZeroStage::kStage2)
+    shares.order = collectives::LaneOrder::kEachSummed;
   const int terms = collectives::most_terms(placed, shares);
   if (terms <= ops.max_tree_terms) return;
   throw ConfigError(

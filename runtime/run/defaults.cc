@@ -6,6 +6,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/plan/layout.h"
+#include "runtime/run/zero_stage.h"
 
 namespace lockstep::run {
 namespace {
@@ -13,10 +14,13 @@ namespace {
 // The size of buckets, if the config leaves it open, is chosen by the cost model. It is a fixed
 // size in ZeRO stages 2 and 3, where the memory for gradients has buckets, and on GPUs, whose
 // interconnects the cost model does not know.
-double bucket_mib_of(const CommConfig& comm, const exec::OpSet& ops, const graph::Graph& training) {
+double bucket_mib_of(const CommConfig& comm,
+                     int zero_stage,
+                     const exec::OpSet& ops,
+                     const graph::Graph& training) {
   constexpr double kMiB = 1024.0 * 1024;
   if (comm.bucket_mib > 0) return comm.bucket_mib;
-  if (ops.separate_memory || comm.zero_stage >= 2)
+  if (ops.separate_memory || zero_stage >= 2)
     return static_cast<double>(collectives::kUsualBucketElements) * sizeof(float) / kMiB;
   return plan::usual_bucket_mib(training, wire_type(comm.wire_dtype));
 }
@@ -61,33 +65,38 @@ int64_t loss_rows_of(const ExecutionConfig& execution, int64_t vocabulary, const
 }
 
 bool wants_shared_memory(const CommConfig& comm,
+                         int zero_stage,
                          const collectives::Topology& placed,
                          const exec::OpSet& ops) {
   if (!comm.shared_memory || ops.separate_memory || placed.per_node == 1) return false;
   if (comm.order == CommConfig::Order::kFast) return false;  // the library makes the sums
   // In ZeRO stage 0 the ranks of a node share their sums, but not what comes from other nodes.
-  if (comm.zero_stage == 0) return placed.nodes == 1 && comm.power_sgd_rank == 0;
-  return comm.zero_stage < 3;
+  if (zero_stage == 0) return placed.nodes == 1 && comm.power_sgd_rank == 0;
+  return zero_stage < 3;
 }
 
 RunDefaults choose_defaults(const RunConfig& config,
                             const collectives::Topology& placed,
                             RunPurpose purpose,
                             const exec::OpSet& ops,
-                            const graph::Graph& training) {
+                            const graph::Graph& training,
+                            double link_gbit) {
   const CommConfig& comm = config.comm;
   const bool trains = purpose == RunPurpose::kTrain;
   RunDefaults defaults;
+  ZeroStageChoice choice;
+  if (trains && placed.ranks() > 1) choice = choose_zero_stage(config, placed, ops, link_gbit);
+  defaults.zero_stage_reason = choice.reason;
   // With FAST the library chooses the order of sums, and finds the nodes itself.
   plan::ShardingPlan& sharding = defaults.sharding;
   sharding.topology =
       comm.order == CommConfig::Order::kFast ? collectives::Topology::flat(placed.ranks()) : placed;
   sharding.topology.shares_memory =
-      trains && placed.shares_memory && wants_shared_memory(comm, placed, ops);
-  sharding.zero_stage = trains && placed.ranks() > 1 ? static_cast<int>(comm.zero_stage) : 1;
+      trains && placed.shares_memory && wants_shared_memory(comm, choice.stage, placed, ops);
+  sharding.zero_stage = choice.stage;
   sharding.lanes = static_cast<int>(config.train.lanes);
   sharding.library_order = comm.order == CommConfig::Order::kFast;
-  defaults.bucket_mib = bucket_mib_of(comm, ops, training);
+  defaults.bucket_mib = bucket_mib_of(comm, choice.stage, ops, training);
   defaults.snapshot = trains && config.checkpoint.async && saves_meanwhile(config);
   return defaults;
 }
@@ -98,8 +107,10 @@ std::string to_text(const RunDefaults& defaults) {
       defaults.snapshot ? ", checkpoints written while training goes on" : "";
   if (topology.ranks() == 1)
     return fmt::format("buckets of {:g} MiB", defaults.bucket_mib) + saving;
-  return fmt::format("ZeRO stage {}, buckets of {:g} MiB, the ranks {}{}",
+  const std::string& reason = defaults.zero_stage_reason;
+  return fmt::format("ZeRO stage {}{}, buckets of {:g} MiB, the ranks {}{}",
                      defaults.sharding.zero_stage,
+                     reason.empty() ? "" : " (" + reason + ")",
                      defaults.bucket_mib,
                      topology.shares_memory ? "of a node share memory" : "send messages",
                      saving);

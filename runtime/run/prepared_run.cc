@@ -44,7 +44,8 @@ PreparedRun prepare_run(const OpenedConfig& opened,
       std::make_shared<const plan::RunGraphs>(build_graphs(run, run.config.train.global_batch));
   run.warnings = check_graphs(run, *run.graphs, mixing);
   add_sample_use(opened.config.train.epochs, &run);
-  run.defaults = choose_defaults(run.config, placed, purpose, ops, run.graphs->training);
+  run.defaults =
+      choose_defaults(run.config, placed, purpose, ops, run.graphs->training, options.link_gbit);
   run.defaults.records_work = !options.eager;
   if (options.bucket_mib > 0) run.defaults.bucket_mib = options.bucket_mib;
   plan(run);

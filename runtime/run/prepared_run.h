@@ -9,7 +9,7 @@
 //   3 open_data.h     the data
 //   4 resolve.h       what the config leaves to the data; nothing changes the config afterwards
 //   5 build_graphs.h  the graphs
-//   6 defaults.h      buckets, snapshot and the like; fit.h checks that the run fits into memory
+//   6 defaults.h      ZeRO stage, buckets and the like; fit.h checks that the run fits into memory
 //   7 plan_run.h      the plan
 //
 // Checks that need no data are in config_checks.h and run after stage 2, those of graphs and plan
@@ -42,6 +42,7 @@ struct PrepareOptions {
   // The data files of a training run may be missing: see data/placeholder.h.
   bool may_assume_data = false;
   double bucket_mib = 0;  // above 0: in place of comm.bucket_mib
+  double link_gbit = 0;   // what a node's network sends, as measured; 0: not measured
   bool eager = false;     // no CUDA graphs
 };
 

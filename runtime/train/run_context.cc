@@ -42,6 +42,7 @@ RunMemory allocate_run(exec::Backend& backend,
   memory.arena = take(plan::RowKind::kArena);
   memory.constants = take(plan::RowKind::kConstants);
   memory.staging = take_floats(plan::RowKind::kStaging);
+  memory.gradient_rows = take(plan::RowKind::kGradientRows);
   memory.residuals = take(plan::RowKind::kResiduals);
   memory.factors = take_floats(plan::RowKind::kFactors);
   memory.muon = take(plan::RowKind::kMuon);

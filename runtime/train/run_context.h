@@ -94,6 +94,7 @@ struct RunMemory {
   std::byte* arena = nullptr;
   std::byte* constants = nullptr;
   float* staging = nullptr;
+  std::byte* gradient_rows = nullptr;  // null if there are none
   // For compressed gradients, else null: see ErrorFeedbackLayout or, if they are sent as factors,
   // PowerSgd.
   std::byte* residuals = nullptr;

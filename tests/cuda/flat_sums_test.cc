@@ -3,6 +3,7 @@
 
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/squares.h"
+#include "runtime/cuda/flat/add_rows.h"
 #include "runtime/cuda/flat/bit_checksum.h"
 #include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/flat/content_hash.h"
@@ -65,6 +66,47 @@ TYPED_TEST(CudaFlatSumsTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
       test::expect_close(out, expected, kEps * static_cast<double>(rows + 4), "sum, " + order);
       return test::bytes_of(out);
     });
+  }
+}
+
+// Each row in order, with the same number several times in a tile of the numbers and across tiles;
+// only to the part, which ends within rows.
+TYPED_TEST(CudaFlatSumsTest, AddsEachRowInOrderToThePart) {
+  using T = TypeParam;
+  constexpr int64_t kTableRows = 23, kCount = 300;
+  constexpr DType kType = std::is_same_v<T, float>      ? DType::kF32
+                          : std::is_same_v<T, BFloat16> ? DType::kBF16
+                                                        : DType::kF16;
+  for (const int64_t columns : {1, 16, 40, 257}) {
+    const int64_t elements = kTableRows * columns;
+    Guarded<T> rows(kCount * columns);
+    Guarded<int32_t> ids(kCount);
+    test::fill_stored(rows, -1, 1, 1);
+    for (int64_t i = 0; i < kCount; ++i) ids[i] = static_cast<int32_t>(i * i * 7 % kTableRows);
+    for (const auto& [begin, end] : {std::pair(int64_t{0}, elements), {64, elements}, {0, 64}}) {
+      if (begin >= end || end > elements) continue;
+      test::for_each_order([&, begin = begin, end = end](const std::string& order) {
+        Guarded<float> table(end - begin);
+        test::fill_uniform(table, -1, 1, 2);
+        std::vector<float> expected = table.copy();
+        for (int64_t i = 0; i < kCount * columns; ++i) {
+          const int64_t element = ids[i / columns] * columns + i % columns;
+          if (begin <= element && element < end)
+            expected[static_cast<size_t>(element - begin)] += to_float(rows[i]);
+        }
+        cuda::add_rows({.ids = ids.data(),
+                        .rows = reinterpret_cast<const std::byte*>(rows.data()),
+                        .dtype = kType,
+                        .count = kCount,
+                        .columns = columns},
+                       begin,
+                       end,
+                       table.data(),
+                       nullptr);
+        EXPECT_EQ(test::bytes_of(expected), test::bytes_of(table)) << columns << ", " << order;
+        return test::bytes_of(table);
+      });
+    }
   }
 }
 

@@ -86,8 +86,10 @@ def many_ranks(trial, name, config, precisions):
 
 
 def uneven_ranks(trial, name, config):
-    """Numbers of ranks that are no powers of two, or do not divide the lanes."""
-    lanes = ["--device", "cuda", "--set", "train.lanes=12", "--set", "train.global_batch=12"]
+    """Numbers of ranks that are no powers of two, or do not divide the lanes; a table of which few
+    rows have tokens."""
+    lanes = ["--device", "cuda", "--set", "train.lanes=12", "--set", "train.global_batch=12",
+             "--set", "data.synthetic.classes=801"]
     alone = trial.train(config, *lanes)
     for ranks, stage in itertools.product((3, 5), (0, 2)):
         many = trial.train(config, *lanes, "--set", f"comm.zero_stage={stage}", ranks=ranks,

@@ -109,14 +109,15 @@ exec ip netns exec "$host" unshare --uts sh -c 'hostname "$0"; exec sh -c "$*"' 
 
     def without_mpi(self, command, port=29555):
         """Starts the command once on each host as one rank of a run over Lockstep's own TCP."""
-        processes = []
-        for host in range(self.count):
-            environment = dict(os.environ, RANK=str(host), WORLD_SIZE=str(self.count),
-                               MASTER_ADDR=f"{NET}.1", MASTER_PORT=str(port))
-            processes.append(subprocess.Popen([*self.inside(host), *command], env=environment,
-                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                              text=True, stdin=subprocess.DEVNULL))
-        return processes
+        return [self.start(host, command, port) for host in range(self.count)]
+
+    def start(self, host, command, port=29555):
+        """The same on one host."""
+        environment = dict(os.environ, RANK=str(host), WORLD_SIZE=str(self.count),
+                           MASTER_ADDR=f"{NET}.1", MASTER_PORT=str(port))
+        return subprocess.Popen([*self.inside(host), *command], env=environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                stdin=subprocess.DEVNULL)
 
     def close_to_lockstep(self):
         """From now on no host reaches the first one at the ports that it gives to programs that ask

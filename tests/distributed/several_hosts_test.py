@@ -80,10 +80,12 @@ def measure(binary, folder, rate, count, local, comm):
 
 
 def check(binary, folder, alone, rate, count, local, comm):
-    """Whether a run has the weights of one rank and sends what its plan tells."""
+    """Whether a run has the weights of one rank and sends what its plan tells, which knows the rate
+    of the network; the run measures it where it decides."""
     plan = folder / "-".join(map(str, ("plan", count, local, rate, *comm.values())))
     run([binary, "plan", folder / f"{LONG}.textproto", "--ranks", count * local,
-         "--ranks-per-node", local, "--json", plan, *settings(comm)])
+         "--ranks-per-node", local, "--json", plan, *settings(comm),
+         *settings({"link_gbit": {"100mbit": 0.1, "1gbit": 1}[rate]})])
     planned = json.loads(plan.read_text())["network_bytes_per_step_per_rank"] * local
     result, sent = measure(binary, folder, rate, count, local, comm)
     weights = result["weights_hash"]

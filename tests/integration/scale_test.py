@@ -76,7 +76,7 @@ def measures(bench):
         report["name"] == "tiny_scale" and report["device"] == "cpu"
         and report["order"] == "TREE"), report
     assert report["parameters"] == 16 * 32 + 32 + 32 * 4 + 4, report["parameters"]
-    assert (report["zero_stage"], report["wire_dtype"], report["set"]) == (1, "FP32", []), report
+    assert (report["zero_stage"], report["wire_dtype"], report["set"]) == ("AUTO", "FP32", []), report
     assert "incomplete" not in report and "incomplete" not in done.stdout, done.stdout
     assert "the steps that count took only" in report["caution"], report["caution"]
     assert report["caution"] in done.stdout, done.stdout

@@ -69,6 +69,12 @@ class HookedBackend final : public exec::Backend {
   void pack(const float* from, DType wire, std::byte* to, int64_t n) override {
     inner_->pack(from, wire, to, n);
   }
+  void add_rows(const collectives::AddedRows& rows,
+                int64_t begin,
+                int64_t end,
+                float* to) override {
+    inner_->add_rows(rows, begin, end, to);
+  }
   void add_squares(const float* x, int64_t n, ExactSum* sum, uint32_t* bits) override {
     inner_->add_squares(x, n, sum, bits);
   }

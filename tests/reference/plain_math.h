@@ -29,6 +29,16 @@ class PlainMath final : public collectives::SliceMath, public collectives::Power
     auto* const packed = reinterpret_cast<BFloat16*>(to);
     for (int64_t i = 0; i < n; ++i) packed[i] = round_to<BFloat16>(from[i]);
   }
+  void add_rows(const collectives::AddedRows& rows,
+                int64_t begin,
+                int64_t end,
+                float* to) override {
+    for (int64_t i = 0; i < rows.count * rows.columns; ++i) {
+      const int64_t element = rows.ids[i / rows.columns] * rows.columns + i % rows.columns;
+      if (begin <= element && element < end)
+        to[element - begin] += reinterpret_cast<const float*>(rows.rows)[i];
+    }
+  }
   void add_bits(const std::byte* x, DType dtype, int64_t n, uint32_t* bits) override {
     const size_t bytes = size_of(dtype);
     for (int64_t i = 0; i < n; ++i) {

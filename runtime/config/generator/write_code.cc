@@ -81,10 +81,15 @@ std::string enumerator(const EnumValueDescriptor& value) {
   return name;
 }
 
+// Whether an enum belongs to no section. A message without fields is only a scope for its names.
+bool is_of_no_section(const EnumDescriptor& type) {
+  const Descriptor* scope = type.containing_type();
+  return scope == nullptr || scope->field_count() == 0;
+}
+
 // The name of an enum outside of all structs.
 std::string scoped_name(const EnumDescriptor& type) {
-  const Descriptor* section = type.containing_type();
-  return section == nullptr ? type.name() : section->name() + "::" + type.name();
+  return is_of_no_section(type) ? type.name() : type.containing_type()->name() + "::" + type.name();
 }
 
 // A string literal for arbitrary bytes.
@@ -261,7 +266,7 @@ std::string write_structs(const Descriptor& root) {
                      "\n#include <cstdint>\n#include <optional>\n#include <string>\n"
                      "#include <variant>\n#include <vector>\n\nnamespace lockstep {\n\n";
   for (const EnumDescriptor* type : types.enums)
-    if (type->containing_type() == nullptr) text += enum_definition(*type, "") + "\n";
+    if (is_of_no_section(*type)) text += enum_definition(*type, "") + "\n";
   for (const Section& section : types.sections) text += struct_definition(section);
   text += "// The names of the values in a config.\n";
   for (const EnumDescriptor* type : types.enums) text += enum_names(*type);

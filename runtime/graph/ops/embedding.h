@@ -1,11 +1,12 @@
 #pragma once
 // embedding: y[b, t] = token[ids[b, t]] + position[t].
 // embedding_backward: d_token (+)= sum of d_y over equal ids, d_position (+)= sum of d_y over b, in
-// a fixed order. Gradients of frozen parameters are absent, and
-// d_position without a position.
+// a fixed order. Gradients of frozen parameters are absent, and d_position without a position.
+// d_token is also absent if its rows are added later (RowGradient).
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/graph/op_call.h"
 
@@ -19,7 +20,18 @@ enum class EmbeddingBackwardOut : OutputIndex { kDToken, kDPosition };
 struct EmbeddingAttributes {
   bool accumulate_token = false;  // backward only: d_token += instead of =
   bool accumulate_position = false;
+  // backward only: the table to whose gradient the rows of d_y are added after the lanes are summed
+  TensorId rows_of = kNoTensor;
 };
+
+// The part of a table's gradient that is added after the lanes are summed: rows[i] to row ids[i].
+// All three are kept until the lane ends.
+struct RowGradient {
+  TensorId table;  // (V, C)
+  TensorId ids;    // n elements i32
+  TensorId rows;   // n rows of C
+};
+std::vector<RowGradient> row_gradients(const Graph& graph);
 
 namespace ops {
 

@@ -36,7 +36,8 @@ collectives::GradientExchangeSetup setup_of(const RunContext& context, const Run
                         .offsets = layout.bucket_offsets,
                         .gaps = layout.bucket_gaps},
           .sums = {memory.gradient_sums, /*packed=*/true},
-          .measures = {.tensor_begins = sums_bits ? layout.begins() : std::vector<int64_t>()}};
+          .measures = {.tensor_begins = sums_bits ? layout.begins() : std::vector<int64_t>()},
+          .rows = {context.plan.traffic.rows, memory.gradient_rows}};
 }
 
 // `compressed`: null if the gradients themselves are exchanged.
@@ -83,13 +84,18 @@ StepExchange::StepExchange(const RunContext& context, const RunMemory& memory)
                         context.plan.sharding.topology,
                         context.plan.layout.all_buckets(),
                         gather_memory(context.plan, memory)),
-      sum_gather_({context.slices, context.communicator},
-                  context.backend,
-                  context.plan.sharding.topology,
-                  context.plan.layout.buckets,
-                  {memory.gradients,
-                   reinterpret_cast<std::byte*>(memory.staging),
-                   context.plan.traffic.wire}) {}
+      sum_gather_(
+          {context.slices, context.communicator},
+          context.backend,
+          context.plan.sharding.topology,
+          context.plan.layout.buckets,
+          {memory.gradients,
+           reinterpret_cast<std::byte*>(memory.staging + context.plan.traffic.staging_elements),
+           context.plan.traffic.wire},
+          {context.plan.traffic.sum_gathers.rounded, context.plan.traffic.sum_gathers.floats}) {
+  if (!context.plan.traffic.sum_gathers.empty())
+    gradients_->on_summed([this](int /*bucket*/) { sum_gather_.add_bucket(); });
+}
 
 void StepExchange::observe(RunTimeline* timeline) {
   gradients_->observe(timeline);
@@ -123,15 +129,11 @@ void StepExchange::start_gather(GatheredChecksums* checked) {
 }
 
 void StepExchange::reduce(GatheredChecksums* checked) {
-  const plan::Plan& plan = context_.plan;
   context_.backend.mark(exec::Backend::Mark::kBackwardDone);
   gradients_->reduce();
-  if (!plan.traffic.gradient_gathers.empty()) {
-    parameter_gather_.start(plan.traffic.gradient_gathers);
-    parameter_gather_.finish();
-  }
-  if (!plan.traffic.rounded_gathers.empty()) sum_gather_.run(plan.traffic.rounded_gathers);
-  if (checked != nullptr && !plan.programs.training.gathers_each_run) checked->add_all();
+  sum_gather_.finish();
+  gradients_->add_rows(/*whole=*/!context_.plan.sharding.shards_optimizer());
+  if (checked != nullptr && !context_.plan.programs.training.gathers_each_run) checked->add_all();
   parameter_gather_.on_arrival(nullptr);
   context_.backend.mark(exec::Backend::Mark::kReduced);
 }

@@ -53,8 +53,8 @@ class StepExchange {
   std::unique_ptr<collectives::GradientExchange> gradients_;
   collectives::TotalsExchange totals_;
   collectives::BucketAllGather parameter_gather_;
-  collectives::SumAllGather sum_gather_;
-  bool gathered_ = false;  // whether every rank has the latest parameters
+  collectives::SumAllGather sum_gather_;  // idle if no sums are gathered
+  bool gathered_ = false;                 // whether every rank has the latest parameters
 };
 
 }  // namespace lockstep::train

@@ -71,6 +71,49 @@ TEST(GradientExchange, TheTreeIsLeftComplete) {
   }
 }
 
+// The rows of tables are added to the sums in the order of the lanes, wherever a part of a table
+// ends, and before the squares are summed.
+TEST(GradientExchange, RowsAreAddedInTheOrderOfTheLanes) {
+  for (const int lanes : {1, 6, 7, 8}) {
+    const auto reduced = [&](const Topology& topology, Sums sums, bool together, bool rows) {
+      return reduce(topology,
+                    rough_gradient,
+                    {.lanes = lanes, .steps = 2, .sums = sums, .together = together, .rows = rows});
+    };
+    Reduced expected = reduced({}, Sums::kInPlace, false, false);
+    for (int lane = 0; lane < lanes; ++lane) {
+      for (int64_t i = 0; i < kRowTable.lane_rows * kRowTable.columns; ++i)
+        expected.gradient[static_cast<size_t>(
+            kRowTable.offset + row_id(lane, i / kRowTable.columns) * kRowTable.columns +
+            i % kRowTable.columns)] += row_gradient(lane, i);
+    }
+    const Reduced alone = reduced({}, Sums::kInPlace, false, true);
+    EXPECT_EQ(alone.gradient, expected.gradient);
+    EXPECT_NE(alone.totals.squared_norm, expected.totals.squared_norm);
+    for (const Topology& topology : {Topology{1, 2},
+                                     {1, 3},
+                                     {1, 6},
+                                     {3, 1},
+                                     {2, 3},
+                                     {1, 3, true},
+                                     {2, 2, true},
+                                     {3, 2, true}}) {
+      if (topology.ranks() > lanes) continue;
+      SCOPED_TRACE(name_of(topology) + std::to_string(lanes) + " lanes");
+      for (const bool together : {false, true}) {
+        const Reduced many = reduced(topology, Sums::kInPlace, together, true);
+        EXPECT_EQ(many.gradient, alone.gradient);
+        EXPECT_EQ(many.totals.squared_norm, alone.totals.squared_norm);
+      }
+      const auto buckets = buckets_of({.lanes = lanes}, topology.ranks());
+      EXPECT_EQ(with_gaps(reduced(topology, Sums::kPacked, false, true).gradient, buckets),
+                with_gaps(alone.gradient, buckets));
+      if (topology.nodes > 1 || !topology.shares_memory) continue;
+      EXPECT_EQ(reduced(topology, Sums::kEverywhere, false, true).gradient, alone.gradient);
+    }
+  }
+}
+
 TEST(GradientExchange, TheLibrarySumsAllLanesOnAnyNumberOfRanks) {
   for (const int lanes : {7, 12}) {
     const Reduced alone = reduce({}, whole_gradient, {.lanes = lanes});

@@ -64,9 +64,18 @@ struct Setup {
   int64_t max_in_flight = 0;
   int residual_groups = 0;
   bool together = false;
+  bool rows = false;  // those of kRowTable are added
 };
 
 inline constexpr int64_t kElements = 5000;
+
+// A table that lies in several buckets.
+inline constexpr RowTable kRowTable = {
+    .offset = 512, .table_rows = 96, .columns = 20, .lane_rows = 7};
+inline int32_t row_id(int lane, int64_t token) {
+  return static_cast<int32_t>((token * token * 5 + lane % 3) % kRowTable.table_rows);
+}
+inline float row_gradient(int lane, int64_t i) { return rough_gradient(lane, 9000 + i); }
 
 inline std::vector<Range> buckets_of(const Setup& setup, int ranks) {
   const int parts = slices(setup.lanes, ranks);
@@ -120,7 +129,10 @@ inline Reduced reduce(const Topology& topology,
       std::fill_n(gradients, buffers, NAN);
     }
     const int64_t under_way =
-        setup.max_in_flight > 0 ? setup.max_in_flight : exchanged_elements(buckets, packed);
+        setup.max_in_flight > 0
+            ? setup.max_in_flight
+            : exchanged_elements(buckets,
+                                 packed ? InFlightLimit::kSavesMemory : InFlightLimit::kUsual);
     const int64_t staging_size =
         setup.fast ? under_way : staging_elements(under_way, topology, shares, setup.wire);
     constexpr size_t kGuard = 64;
@@ -137,6 +149,9 @@ inline Reduced reduce(const Topology& topology,
     if (setup.residual_groups > 0)
       residuals.resize(static_cast<size_t>(
           ErrorFeedbackLayout(shares, topology, communicator.rank(), elements).elements()));
+    RowLayout row_layout;
+    if (setup.rows) row_layout.append(kRowTable, setup.lanes);
+    std::vector<std::byte> rows(row_layout.bytes);
     std::vector<double> of_all_steps(own_whole.size());
     test::PlainMath math;
     // An order of need that is not that of the buckets.
@@ -153,7 +168,8 @@ inline Reduced reduce(const Topology& topology,
                       .gradient_buckets = setup.gradient_buckets,
                       .offsets = offsets,
                       .gaps = gaps},
-        .sums = {elsewhere ? sums.data() : nullptr, packed}};
+        .sums = {elsewhere ? sums.data() : nullptr, packed},
+        .rows = {row_layout, rows.data()}};
     const auto exchange = make_exchange(
         exchange_setup, setup, topology, {staging.data(), under_way}, residuals.data());
     TotalsExchange totals_exchange(communicator, shares);
@@ -179,10 +195,18 @@ inline Reduced reduce(const Topology& topology,
             out[to + k] = k < kElements ? gradient(lane, k) : 0;
           exchange->bucket_ready(static_cast<int>(b));
         }
+        if (setup.rows && !idle) {
+          const GradientExchange::LaneRows place = exchange->lane_rows(0);
+          for (int64_t k = 0; k < kRowTable.lane_rows; ++k)
+            reinterpret_cast<int32_t*>(place.ids)[k] = row_id(lane, k);
+          for (int64_t k = 0; k < kRowTable.lane_rows * kRowTable.columns; ++k)
+            reinterpret_cast<float*>(place.rows)[k] = row_gradient(lane, k);
+        }
         if (!idle) statistics.push_back({{0.1 * lane, 1.0 + lane, 2.0, 3.0 + 2 * lane}});
         if (!setup.together || i + 1 == exchange->turns()) exchange->end_lane();
       }
       exchange->reduce();
+      exchange->add_rows(/*whole=*/setup.sums == Sums::kEverywhere && ranks > 1);
       totals = totals_exchange.sum(statistics,
                                    {.flags = communicator.rank() == ranks - 1 ? 4 : 1,
                                     .busy_ms = 10.0 + communicator.rank(),

@@ -39,16 +39,20 @@ TEST(Sharding, BucketsCoverTheBufferInOrder) {
 // more than there is, nor more than 48 buckets.
 TEST(Sharding, WhatMayBeUnderWayIsCountedInElements) {
   constexpr int64_t kMi = 1 << 20;
-  const auto of = [](int64_t bucket, int64_t count, bool saves_memory) {
-    return exchanged_elements(make_buckets({0, bucket * count}, 1, bucket), saves_memory);
+  using enum InFlightLimit;
+  const auto of = [](int64_t bucket, int64_t count, InFlightLimit limit) {
+    return exchanged_elements(make_buckets({0, bucket * count}, 1, bucket), limit);
   };
-  EXPECT_EQ(of(kUsualBucketElements, 10, false), 4 * kUsualBucketElements);
-  EXPECT_EQ(of(2 * kUsualBucketElements, 10, false), 8 * kUsualBucketElements);
-  EXPECT_EQ(of(kMi, 100, false), 4 * kUsualBucketElements);
-  EXPECT_EQ(of(kMi, 100, true), 4 * kMi);
-  EXPECT_EQ(of(kMi, 10, false), 10 * kMi);
-  EXPECT_EQ(of(kMi, 3, true), 3 * kMi);
-  EXPECT_EQ(of(kMi / 16, 1000, false), 48 * kMi / 16);
+  EXPECT_EQ(of(kUsualBucketElements, 10, kUsual), 4 * kUsualBucketElements);
+  EXPECT_EQ(of(2 * kUsualBucketElements, 10, kUsual), 8 * kUsualBucketElements);
+  EXPECT_EQ(of(kMi, 100, kUsual), 4 * kUsualBucketElements);
+  EXPECT_EQ(of(kMi, 100, kSavesMemory), 4 * kMi);
+  EXPECT_EQ(of(kMi, 10, kUsual), 10 * kMi);
+  EXPECT_EQ(of(kMi, 3, kSavesMemory), 3 * kMi);
+  EXPECT_EQ(of(kMi / 16, 1000, kUsual), 48 * kMi / 16);
+  EXPECT_EQ(of(kMi, 1000, kGathersFollow), 4 * kUsualBucketElements);
+  EXPECT_EQ(of(kMi, 20, kGathersFollow), 5 * kMi);
+  EXPECT_EQ(of(kMi, 2, kGathersFollow), kMi);
 }
 
 // The buckets of a turn fill one half of the memory, and those of the next the other.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -17,26 +18,32 @@ namespace {
 
 constexpr int kLanes = 8;
 
-// Through memory for two buckets or more, whatever their number.
+// Through memory for two buckets or more, whatever their number. A bucket's sums are there only
+// once it is added; the last buckets are sent as floats.
 TEST(SumAllGather, BringsTheSumsOfAllRanks) {
   const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
+  const size_t all = buckets.size();
   const auto elements = static_cast<size_t>(buckets.back().end);
-  const auto sum_of = [](size_t i) { return 0.5f * static_cast<float>(i % 251) - 7; };
   for (const Topology& topology :
        {Topology{1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}}) {
-    for (const auto& [count, places] : {std::pair(size_t{1}, int64_t{2}),
-                                        {buckets.size() - 1, 2},
-                                        {buckets.size(), 2},
-                                        {buckets.size(), 4},
-                                        {buckets.size(), 5}}) {
+    for (const auto& [count, places] :
+         {std::pair(size_t{0}, int64_t{2}), {1, 2}, {all - 1, 2}, {all, 2}, {all, 4}, {all, 5}}) {
+      const auto rounded =
+          staged_gathers(buckets,
+                         count,
+                         sizeof(BFloat16),
+                         static_cast<size_t>(places * largest_bucket(buckets)) * sizeof(BFloat16));
+      std::vector<GatherItem> floats;
+      for (size_t b = count; b < all; ++b)
+        floats.push_back(
+            {static_cast<int>(b), static_cast<size_t>(buckets[b].begin) * sizeof(float)});
+      const int64_t first_float = count < all ? buckets[count].begin : buckets.back().end;
+      const auto sum_of = [&](int64_t i) {
+        const float short_number = 0.5f * static_cast<float>(i % 251) - 7;
+        return i < first_float ? short_number : short_number + 0x1p-15f;
+      };
       testing::run_ranks(topology.ranks(), [&](Communicator& communicator) {
-        std::vector<float> sums(elements, NAN);
-        for (const Range& mine :
-             owned_ranges(buckets, topology.part_of(communicator.rank()), topology.ranks())) {
-          for (auto i = static_cast<size_t>(mine.begin); i < static_cast<size_t>(mine.end); ++i)
-            sums[i] = sum_of(i);
-        }
-        const std::vector<float> own = sums;
+        std::vector<float> sums(elements);
         std::vector<BFloat16> staging(static_cast<size_t>(places * largest_bucket(buckets)));
         test::PlainMath math;
         SumAllGather gather(
@@ -44,14 +51,20 @@ TEST(SumAllGather, BringsTheSumsOfAllRanks) {
             math,
             topology,
             buckets,
-            {sums.data(), reinterpret_cast<std::byte*>(staging.data()), DType::kBF16});
-        const auto items =
-            staged_gathers(buckets, count, sizeof(BFloat16), staging.size() * sizeof(BFloat16));
-        for (int step = 0; step < 2; ++step) gather.run(items);
-        for (size_t i = 0; i < elements; ++i) {
-          const bool brought = static_cast<int64_t>(i) < buckets[count - 1].end;
-          const float wanted = brought ? sum_of(i) : own[i];
-          ASSERT_TRUE(sums[i] == wanted || (std::isnan(sums[i]) && std::isnan(wanted))) << i;
+            {sums.data(), reinterpret_cast<std::byte*>(staging.data()), DType::kBF16},
+            {rounded, floats});
+        for (int step = 0; step < 2; ++step) {
+          std::ranges::fill(sums, NAN);
+          gather.begin_step();
+          for (const Range& mine :
+               owned_ranges(buckets, topology.part_of(communicator.rank()), topology.ranks())) {
+            for (int64_t i = mine.begin; i < mine.end; ++i)
+              sums[static_cast<size_t>(i)] = sum_of(i);
+            gather.add_bucket();
+          }
+          gather.finish();
+          for (size_t i = 0; i < elements; ++i)
+            ASSERT_EQ(sums[i], sum_of(static_cast<int64_t>(i))) << i;
         }
       });
     }

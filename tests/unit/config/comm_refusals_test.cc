@@ -38,7 +38,7 @@ const BadCase kCases[] = {
      "execution.precision FP16"},
     {"factors_of_shared_optimizer",
      kMlpText,
-     {"comm.power_sgd_rank=4"},
+     {"comm.power_sgd_rank=4", "comm.zero_stage=1"},
      "comm.power_sgd_rank",
      "4",
      "0 with comm.zero_stage 1"},

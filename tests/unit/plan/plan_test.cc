@@ -34,7 +34,8 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   EXPECT_EQ(four.memory.row_bytes(RowKind::kMoments), flat / 2);
   EXPECT_EQ(one.memory.row_bytes(RowKind::kStaging), 0u);
   EXPECT_EQ(four.memory.row_bytes(RowKind::kStaging),
-            4 * static_cast<size_t>(collectives::exchanged_elements(four.layout.buckets, false)));
+            4 * static_cast<size_t>(collectives::exchanged_elements(
+                    four.layout.buckets, collectives::InFlightLimit::kUsual)));
   EXPECT_EQ(one.traffic.wire_bytes, 0);
   EXPECT_EQ(four.traffic.wire_bytes, static_cast<int64_t>(2 * flat / 4 * 3));
   size_t sum = 0;
@@ -147,11 +148,11 @@ TEST(Plan, SumsGoEverywhereInSharedMemory) {
   options.sharding.zero_stage = 0;
   const Plan sent = make_plan({graph}, options, none);
   EXPECT_FALSE(sent.sharding.replicated_sums());
-  EXPECT_EQ(sent.traffic.gradient_gathers.size(), sent.layout.buckets.size());
+  EXPECT_EQ(sent.traffic.sum_gathers.floats.size(), sent.layout.buckets.size());
   options.sharding.topology.shares_memory = true;
   const Plan plan = make_plan({graph}, options, none);
   EXPECT_TRUE(plan.sharding.replicated_sums());
-  EXPECT_EQ(plan.traffic.gradient_gathers.size(), 0u);
+  EXPECT_TRUE(plan.traffic.sum_gathers.floats.empty());
   EXPECT_EQ(plan.traffic.wire_bytes, 0);
   EXPECT_EQ(plan.memory.host_bytes(4), 4 * plan.memory.total_bytes());
   EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), 0u);

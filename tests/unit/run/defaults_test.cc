@@ -1,6 +1,7 @@
 // Catches: memory that is shared where it must not be or left unshared where it may, a size of
 // buckets that depends on the ranks, and a ZeRO stage that takes effect where nothing is sharded.
 #include "runtime/run/defaults.h"
+#include "runtime/run/zero_stage.h"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +21,7 @@ exec::OpSet gpu() {
 
 CommConfig comm_of(int64_t zero_stage) {
   CommConfig comm;
-  comm.zero_stage = zero_stage;
+  comm.zero_stage = static_cast<ZeroStage>(zero_stage);
   return comm;
 }
 
@@ -57,21 +58,49 @@ TEST(Decisions, HowManyRowsOfLogitsThereAreAtATime) {
 
 TEST(Decisions, WhoSharesMemoryWithinANode) {
   const exec::OpSet cpu = {};
-  for (int64_t stage : {0, 1, 2}) EXPECT_TRUE(wants_shared_memory(comm_of(stage), kNode, cpu));
-  EXPECT_FALSE(wants_shared_memory(comm_of(3), kNode, cpu));
-  EXPECT_FALSE(wants_shared_memory(comm_of(0), kTwoNodes, cpu));
-  EXPECT_TRUE(wants_shared_memory(comm_of(1), kTwoNodes, cpu));
-  EXPECT_FALSE(wants_shared_memory(comm_of(1), kNode, gpu()));
-  EXPECT_FALSE(wants_shared_memory(comm_of(1), collectives::Topology{.nodes = 4}, cpu));
-  CommConfig comm = comm_of(0);
+  CommConfig comm;
+  for (int stage : {0, 1, 2}) EXPECT_TRUE(wants_shared_memory(comm, stage, kNode, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm, 3, kNode, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm, 0, kTwoNodes, cpu));
+  EXPECT_TRUE(wants_shared_memory(comm, 1, kTwoNodes, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm, 1, kNode, gpu()));
+  EXPECT_FALSE(wants_shared_memory(comm, 1, collectives::Topology{.nodes = 4}, cpu));
   comm.power_sgd_rank = 2;
-  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
-  comm = comm_of(1);
+  EXPECT_FALSE(wants_shared_memory(comm, 0, kNode, cpu));
   comm.order = CommConfig::Order::kFast;
-  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
-  comm = comm_of(1);
+  EXPECT_FALSE(wants_shared_memory(comm, 1, kNode, cpu));
+  comm = {};
   comm.shared_memory = false;
-  EXPECT_FALSE(wants_shared_memory(comm, kNode, cpu));
+  EXPECT_FALSE(wants_shared_memory(comm, 1, kNode, cpu));
+}
+
+// Stage 0 sends two bytes a parameter back where stage 1 sends four; ranks then update everything,
+// and those of a node send each other more.
+TEST(Decisions, TheStageOfAutoDependsOnTheNetwork) {
+  RunConfig config;
+  config.execution.precision = Precision::kFp32;
+  const collectives::Topology hosts = {.nodes = 2}, eight = {2, 8};
+  const auto stage = [&](const collectives::Topology& placed, double measured) {
+    return choose_zero_stage(config, placed, {}, measured).stage;
+  };
+  EXPECT_EQ(stage(hosts, 1), 1) << "as many bytes either way";
+  config.comm.wire_dtype = CommConfig::WireType::kBf16;
+  EXPECT_EQ(stage(hosts, 1), 0);
+  EXPECT_EQ(stage(hosts, 100), 1);
+  EXPECT_EQ(stage(eight, 1), 1);
+  EXPECT_EQ(stage(kNode, 1), 1);
+  EXPECT_EQ(stage(hosts, 0), 1) << "not measured";
+  EXPECT_NE(choose_zero_stage(config, hosts, {}, 0).reason.find("comm.link_gbit"),
+            std::string::npos);
+  config.comm.link_gbit = 1;
+  EXPECT_EQ(stage(hosts, 0), 0);
+  EXPECT_EQ(stage(hosts, 100), 0) << "the config's rate counts";
+  config.execution.precision = Precision::kBf16;
+  EXPECT_EQ(stage(hosts, 1), 1) << "as many bytes either way";
+  config.comm.power_sgd_rank = 4;
+  EXPECT_EQ(stage(kNode, 0), 0);
+  config.comm.zero_stage = ZeroStage::kStage2;
+  EXPECT_EQ(stage(hosts, 1), 2);
 }
 
 TEST(Decisions, OnlyTrainingSharesMemoryAndOnlyWhereRanksReachIt) {
