@@ -34,8 +34,8 @@ class SumAllGather {
                const Items& items);
 
   void begin_step();
-  // This rank's part of the next bucket is summed: starts its gather. Where there is no memory for
-  // it, first completes older ones. Collective.
+  // This rank's part of the next bucket is summed: starts its gather. If there is no memory for it,
+  // completes older ones first. Collective.
   void add_bucket();
   // Completes the gathers of all buckets: `sums` has all parts.
   void finish();
