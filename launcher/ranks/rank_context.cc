@@ -1,6 +1,5 @@
 #include "launcher/ranks/rank_context.h"
 
-#include <cstdlib>
 #include <utility>
 
 #include "collectives/agree/find_topology.h"
@@ -22,8 +21,8 @@ RankContext::RankContext(Session& rank_session,
   if (trains) choose_transport(session, comm.transport, ops);
   communicator().set_files_timeout_s(comm.files_timeout_s);
   share = run::share_cpus(communicator());
-  // AUTO may become stage 0, which shares less.
-  const int stage = std::abs(static_cast<int>(comm.zero_stage));
+  // AUTO is stage 1, or stage 0, which shares less.
+  const int stage = comm.zero_stage == ZeroStage::kAuto ? 1 : static_cast<int>(comm.zero_stage);
   if (trains && run::wants_shared_memory(comm, stage, placed, ops))
     node = collectives::NodeMemory::join(communicator(), placed);
   placed.shares_memory = node != nullptr;

@@ -10,8 +10,9 @@
 // Reduce. When an op of the backward pass completes a bucket, the executor hands it to the
 // exchange, which exchanges it while earlier layers are still being differentiated. Sums over the
 // rank's own lanes come first, so with ZeRO 0 and 1 buckets are exchanged during the last lane
-// only, with ZeRO
-// 2 and 3 during every lane. StepExchange::reduce() waits for the rest; that wait is exposed.
+// only, with ZeRO 2 and 3 during every lane. With ZeRO 0 the gather of a bucket's sums follows at
+// once. StepExchange::reduce() waits for the rest, and adds the rows of tied tables; that wait is
+// exposed.
 // Totals. Loss, gradient norm, flags and digests of all ranks. This collective is never hidden,
 // because what follows depends on it: clipping, a skipped step, damage, a stop. All ranks see the
 // same totals and so take the same branch.
