@@ -13,6 +13,23 @@
 
 namespace lockstep::collectives {
 
+// Slices of `bytes` that the ranks of a group send each other. Index i offers counts[i] arrays, or
+// one if there are no counts, of which this rank's are `stride` bytes apart from `send` on. Slice i
+// of each array, array + i * bytes, goes to index i. The slices for this rank arrive in `receive`
+// one after the other, those of index 0 first; the slots of its own are not written.
+struct SliceExchange {
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  size_t bytes = 0;
+  RankGroup group = {};
+  std::span<const int> counts = {};
+  size_t stride = 0;
+
+  const std::byte* slice(int index, size_t array) const {
+    return send + array * stride + static_cast<size_t>(index) * bytes;
+  }
+};
+
 class Communicator {
  public:
   // Limit of the operations that are started and not yet waited for: exchanges of gradients,
@@ -30,23 +47,8 @@ class Communicator {
   // them with a group of the same size, and different groups do not overlap. Slots are numbered by
   // the index in the group; `me` is this rank's index. Lists are borrowed until wait().
   //
-  // Starts an exchange of slices of `bytes`. Index i offers counts[i] arrays, of which this rank's
-  // are `stride` bytes apart from `send` on. Slice i of each array, array + i * bytes, goes to
-  // index i. The slices for this rank arrive in `receive` one after the other, those of index 0
-  // first; the slots of its own are not written. Returns a handle.
-  virtual int start_exchange(const std::byte* send,
-                             size_t stride,
-                             std::byte* receive,
-                             size_t bytes,
-                             const RankGroup& group,
-                             std::span<const int> counts) = 0;
-  // The same with one array each.
-  int start_exchange(const std::byte* send,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group) {
-    return start_exchange(send, 0, receive, bytes, group, {});
-  }
+  // Starts an exchange. Returns a handle.
+  virtual int start_exchange(const SliceExchange& exchange) = 0;
   // Starts an in-place all-gather of slots of `bytes`, one after the other: counts[i] of index i,
   // or one of each without `counts`. Returns a handle.
   virtual int start_all_gather(std::byte* buffer,

@@ -10,15 +10,7 @@ class SelfCommunicator final : public Communicator {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const char* name() const override { return "self"; }
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte*,
-                     size_t,
-                     std::byte*,
-                     size_t,
-                     const RankGroup&,
-                     std::span<const int>) override {
-    return 0;
-  }
+  int start_exchange(const SliceExchange&) override { return 0; }
   int start_all_gather(std::byte*, size_t, const RankGroup&, std::span<const int>) override {
     return 0;
   }

@@ -20,7 +20,7 @@ double measure_link_gbit(Communicator& communicator, const Topology& topology) {
   for (int round = 0; round < kRounds; ++round) {
     communicator.all_gather(received.data(), 1);  // all begin together
     const double start_ms = now_ms();
-    communicator.wait(communicator.start_exchange(sent.data(), received.data(), slice, group));
+    communicator.wait(communicator.start_exchange({sent.data(), received.data(), slice, group}));
     const double ms = now_ms() - start_ms;
     if (round == 1 || (round > 1 && ms < best_ms)) best_ms = ms;
   }

@@ -1,7 +1,6 @@
 #include "collectives/layout/exchange_levels.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace lockstep::collectives {
 namespace {
@@ -31,10 +30,6 @@ void for_all_levels(const Topology& topology,
 int64_t round_up(int64_t n, int64_t divisor) { return (n + divisor - 1) / divisor; }
 
 }  // namespace
-
-int ExchangeLevel::first_term(int index) const {
-  return std::accumulate(offered.begin(), offered.begin() + index, 0);
-}
 
 std::vector<ExchangeLevel> exchange_levels(const Topology& topology,
                                            int rank,

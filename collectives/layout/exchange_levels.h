@@ -23,8 +23,6 @@ struct ExchangeLevel {
   std::vector<int> offered;       // by index in the group: the sums that it offers
   std::vector<LaneSum> terms;     // all of them, those of index 0 first
   std::vector<JoinedTerms> sums;  // of the terms: what the level leaves
-
-  int first_term(int index) const;
 };
 
 // The levels of a rank, if rank r has added up the neighbouring lanes lanes_of(r), perhaps none.

@@ -55,16 +55,12 @@ class MpiCommunicator final : public Communicator {
   const char* name() const override { return "mpi"; }
   double timeout_s() const override { return timeout_s_; }
 
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group,
-                     std::span<const int> counts) override {
-    return start_pairs(group, receive, bytes, counts, [&](int to, size_t array) {
-      return send + array * stride + static_cast<size_t>(to) * bytes;
-    });
+  int start_exchange(const SliceExchange& exchange) override {
+    return start_pairs(exchange.group,
+                       exchange.receive,
+                       exchange.bytes,
+                       exchange.counts,
+                       [&](int to, size_t array) { return exchange.slice(to, array); });
   }
 
   int start_all_gather(std::byte* buffer,

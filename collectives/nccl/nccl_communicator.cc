@@ -92,16 +92,13 @@ class NcclCommunicator final : public Communicator {
   int size() const override { return size_; }
   const char* name() const override { return "nccl"; }
 
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group,
-                     std::span<const int> counts) override {
-    return start_pairs(FlightOp::kExchange, group, receive, bytes, counts, [=](int to, size_t k) {
-      return send + k * stride + static_cast<size_t>(to) * bytes;
-    });
+  int start_exchange(const SliceExchange& exchange) override {
+    return start_pairs(FlightOp::kExchange,
+                       exchange.group,
+                       exchange.receive,
+                       exchange.bytes,
+                       exchange.counts,
+                       [=](int to, size_t array) { return exchange.slice(to, array); });
   }
 
   int start_all_gather(std::byte* buffer,

@@ -128,12 +128,12 @@ void LevelExchange::start_level(Exchange& exchange) {
   }
   offer(exchange.sent, wire);
   exchange.arrival.handle =
-      slices_.start_exchange(exchange.sent.first,
-                             exchange.sent.stride,
-                             exchange.received,
-                             static_cast<size_t>(n / level.group.count) * size_of(wire),
-                             level.group,
-                             level.offered);
+      slices_.start_exchange({exchange.sent.first,
+                              exchange.received,
+                              static_cast<size_t>(n / level.group.count) * size_of(wire),
+                              level.group,
+                              level.offered,
+                              exchange.sent.stride});
 }
 
 // Lists the terms that the group has for range `mine` in arrays_, in the order of the lanes.

@@ -85,10 +85,10 @@ std::optional<TransferChecksums::Damage> TransferChecksums::compare() {
   math_.synchronize();
   std::optional<Damage> first;
   for (Level& level : levels_) {
-    control_.wait(control_.start_exchange(reinterpret_cast<const std::byte*>(level.offered.data()),
-                                          reinterpret_cast<std::byte*>(level.expected.data()),
-                                          slot_ * sizeof(uint32_t),
-                                          level.group));
+    control_.wait(control_.start_exchange({reinterpret_cast<const std::byte*>(level.offered.data()),
+                                           reinterpret_cast<std::byte*>(level.expected.data()),
+                                           slot_ * sizeof(uint32_t),
+                                           level.group}));
     for (size_t i = 0; i < static_cast<size_t>(level.group.count); ++i) {
       if (static_cast<int>(i) == level.me) continue;
       for (size_t b = 0; b < level.first.size() && !first; ++b) {

@@ -62,17 +62,15 @@ class TcpCommunicatorImpl final : public TcpCommunicator {
     return size_ == 1 ? "TCP" : "TCP, rank 0 at " + rendezvous_point_;
   }
 
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group,
-                     std::span<const int> counts) override {
+  int start_exchange(const SliceExchange& exchange) override {
     const int handle = take_handle();
-    queue_pairs(FrameKind::kExchange, receive, bytes, group, counts, handle, [&](int to, size_t k) {
-      return send + k * stride + static_cast<size_t>(to) * bytes;
-    });
+    queue_pairs(FrameKind::kExchange,
+                exchange.receive,
+                exchange.bytes,
+                exchange.group,
+                exchange.counts,
+                handle,
+                [&](int to, size_t array) { return exchange.slice(to, array); });
     return started(handle);
   }
 

@@ -16,16 +16,9 @@ class RecordedCommunicator final : public Communicator {
   int size() const override { return inner_.size(); }
   const char* name() const override { return inner_.name(); }
 
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group,
-                     std::span<const int> counts) override {
-    return started(FlightOp::kExchange, bytes, [&] {
-      return inner_.start_exchange(send, stride, receive, bytes, group, counts);
-    });
+  int start_exchange(const SliceExchange& exchange) override {
+    return started(
+        FlightOp::kExchange, exchange.bytes, [&] { return inner_.start_exchange(exchange); });
   }
   int start_all_gather(std::byte* buffer,
                        size_t bytes,

@@ -51,7 +51,7 @@ void exchange_first(collectives::Communicator& slices,
   std::byte* const receive = memory + kExchanged * static_cast<size_t>(slices.size());
   const auto wait = [&](int handle) { slices.wait(handle); };
   for (const collectives::RankGroup& group : topology.groups_of(slices.rank())) {
-    wait(slices.start_exchange(send, receive, kExchanged, group));
+    wait(slices.start_exchange({send, receive, kExchanged, group}));
     wait(slices.start_all_gather(receive, kExchanged, group));
   }
   wait(slices.start_all_gather(receive, kExchanged, slices.everyone()));

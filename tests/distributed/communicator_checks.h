@@ -29,7 +29,7 @@ inline void check_bytes(collectives::Communicator& communicator, size_t bytes) {
   for (size_t i = 0; i < bytes; ++i)
     gathered[static_cast<size_t>(me) * bytes + i] = pattern(me, 0, i);
   const int exchange =
-      communicator.start_exchange(send.data(), receive.data(), bytes, communicator.everyone());
+      communicator.start_exchange({send.data(), receive.data(), bytes, communicator.everyone()});
   const int gather = communicator.start_all_gather(gathered.data(), bytes, communicator.everyone());
   communicator.wait(exchange);
   communicator.wait(gather);

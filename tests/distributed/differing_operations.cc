@@ -22,7 +22,7 @@ void operate(collectives::Communicator& communicator, const std::string& differe
   std::vector<std::byte> one(ranks * kBytes), other(ranks * kBytes);
   const auto exchange = [&](size_t bytes) {
     communicator.wait(
-        communicator.start_exchange(one.data(), other.data(), bytes, communicator.everyone()));
+        communicator.start_exchange({one.data(), other.data(), bytes, communicator.everyone()}));
   };
   const auto gather = [&](size_t bytes) {
     communicator.wait(communicator.start_all_gather(one.data(), bytes, communicator.everyone()));

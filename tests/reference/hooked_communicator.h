@@ -21,15 +21,9 @@ class HookedCommunicator final : public collectives::Communicator {
   int rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   const char* name() const override { return inner_.name(); }
-  using collectives::Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const collectives::RankGroup& group,
-                     std::span<const int> counts) override {
-    const int handle = inner_.start_exchange(send, stride, receive, bytes, group, counts);
-    show(on_exchanged, receive, bytes, group, counts);
+  int start_exchange(const collectives::SliceExchange& exchange) override {
+    const int handle = inner_.start_exchange(exchange);
+    show(on_exchanged, exchange.receive, exchange.bytes, exchange.group, exchange.counts);
     return handle;
   }
   int start_all_gather(std::byte* buffer,

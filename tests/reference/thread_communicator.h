@@ -32,22 +32,16 @@ class ThreadCommunicator final : public collectives::Communicator {
   int size() const override { return world_.size; }
   const char* name() const override { return "threads"; }
 
-  using collectives::Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const collectives::RankGroup& group,
-                     std::span<const int> counts) override {
-    world_.strides[static_cast<size_t>(rank_)] = stride;
-    return meet(send, [&] {
-      each_other(group, [&](int me, int i) {
-        const int rank = group.rank_of(i);
+  int start_exchange(const collectives::SliceExchange& exchange) override {
+    world_.strides[static_cast<size_t>(rank_)] = exchange.stride;
+    return meet(exchange.send, [&] {
+      each_other(exchange.group, [&](int me, int i) {
+        const int rank = exchange.group.rank_of(i);
         const size_t apart = world_.strides[static_cast<size_t>(rank)];
-        for (size_t k = 0; k < count_of(counts, i); ++k)
-          std::memcpy(receive + (slots_before(counts, i) + k) * bytes,
-                      peer(rank) + k * apart + slot(me, bytes),
-                      bytes);
+        for (size_t k = 0; k < count_of(exchange.counts, i); ++k)
+          std::memcpy(exchange.receive + (slots_before(exchange.counts, i) + k) * exchange.bytes,
+                      peer(rank) + k * apart + slot(me, exchange.bytes),
+                      exchange.bytes);
       });
     });
   }

@@ -150,10 +150,10 @@ void MuonDirections::exchange(size_t slot_bytes) {
   auto* const send = reinterpret_cast<std::byte*>(send_);
   const collectives::Arrival pieces = {
       .handle = communicator_.start_exchange(
-          send,
-          send + slot_bytes * static_cast<size_t>(communicator_.size()),
-          slot_bytes,
-          communicator_.everyone())};
+          {send,
+           send + slot_bytes * static_cast<size_t>(communicator_.size()),
+           slot_bytes,
+           communicator_.everyone()})};
   waits_.wait(pieces, collectives::ExchangeObserver::Wait::kDirections, -1);
 }
 

@@ -43,10 +43,10 @@ std::span<const TensorNorms::Squares> TensorNorms::sum() {
   if (share_ == 0) return {};
   using Wait = collectives::ExchangeObserver::Wait;
   const collectives::Arrival sums_of_others = {
-      .handle = communicator_.start_exchange(reinterpret_cast<const std::byte*>(mine_.data()),
-                                             reinterpret_cast<std::byte*>(received_.data()),
-                                             share_ * sizeof(Sums),
-                                             communicator_.everyone())};
+      .handle = communicator_.start_exchange({reinterpret_cast<const std::byte*>(mine_.data()),
+                                              reinterpret_cast<std::byte*>(received_.data()),
+                                              share_ * sizeof(Sums),
+                                              communicator_.everyone()})};
   waits_.wait(sums_of_others, Wait::kNorms, -1);
   const auto rank = static_cast<size_t>(communicator_.rank()),
              ranks = static_cast<size_t>(communicator_.size());

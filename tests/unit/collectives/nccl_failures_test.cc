@@ -297,7 +297,7 @@ TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
     const auto communicator = make_nccl_communicator(control, compute_stream(), {}, kLibrary);
     cuda_stub().journal.clear();
     std::byte send[3], receive[3];
-    communicator->wait(communicator->start_exchange(send, receive, 1, communicator->everyone()));
+    communicator->wait(communicator->start_exchange({send, receive, 1, communicator->everyone()}));
     if (control.rank() == 1) {
       EXPECT_EQ(cuda_stub().journal,
                 (std::vector<std::string>{"record 1 on compute",
@@ -310,9 +310,9 @@ TEST(NcclExchange, OneSendAndOneReceiveForEveryOtherRank) {
                                           done("compute waits for {}", 1)}));
     }
     nccl.send_result = ncclSystemError;
-    EXPECT_THROW(communicator->start_exchange(send, receive, 1, communicator->everyone()),
+    EXPECT_THROW(communicator->start_exchange({send, receive, 1, communicator->everyone()}),
                  CommError);
-    EXPECT_THROW(communicator->start_exchange(send, receive, 1, communicator->everyone()),
+    EXPECT_THROW(communicator->start_exchange({send, receive, 1, communicator->everyone()}),
                  CommError);
   });
 }

@@ -48,7 +48,7 @@ void check_exchange(Communicator& communicator, size_t bytes, int round) {
       send[static_cast<size_t>(r) * bytes + i] = pattern(me, r, i, round);
   }
   communicator.wait(
-      communicator.start_exchange(send.data(), receive.data(), bytes, communicator.everyone()));
+      communicator.start_exchange({send.data(), receive.data(), bytes, communicator.everyone()}));
   size_t wrong = 0;
   for (int r = 0; r < ranks; ++r) {
     for (size_t i = 0; i < bytes; ++i)

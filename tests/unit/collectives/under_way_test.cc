@@ -19,14 +19,8 @@ class CountingCommunicator final : public Communicator {
   int rank() const override { return counted_.rank(); }
   int size() const override { return counted_.size(); }
   const char* name() const override { return "counting"; }
-  using Communicator::start_exchange;
-  int start_exchange(const std::byte* send,
-                     size_t stride,
-                     std::byte* receive,
-                     size_t bytes,
-                     const RankGroup& group,
-                     std::span<const int> counts) override {
-    return started(counted_.start_exchange(send, stride, receive, bytes, group, counts));
+  int start_exchange(const SliceExchange& exchange) override {
+    return started(counted_.start_exchange(exchange));
   }
   int start_all_gather(std::byte* buffer,
                        size_t bytes,
