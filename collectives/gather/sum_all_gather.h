@@ -1,8 +1,9 @@
 #pragma once
-// All-gather of summed gradients, bucket by bucket, for ranks that each update all parameters. The
-// gather of a bucket starts as soon as the ranks have summed their parts, while earlier layers are
-// still being differentiated.
+// All-gather of summed gradients, bucket by bucket, for ranks that each update all parameters. Some
+// buckets are gathered as soon as the ranks have summed their parts, while earlier layers are still
+// being differentiated; the others during the next forward pass.
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -20,10 +21,11 @@ class SumAllGather {
     std::byte* staging = nullptr;
     DType wire = DType::kF32;
   };
-  // The first buckets, sent as Memory::wire through the staging buffer, and the others, sent as
-  // floats from `sums`. Borrowed.
+  // The buckets gathered at once, in the order in which they are summed: those sent as Memory::wire
+  // through the staging buffer, and those sent as floats from `sums`. And the later ones, all sent
+  // as Memory::wire. Borrowed.
   struct Items {
-    std::span<const GatherItem> rounded, floats;
+    std::span<const GatherItem> rounded, floats, later;
   };
 
   SumAllGather(const RankCommunicators& communicators,
@@ -34,25 +36,35 @@ class SumAllGather {
                const Items& items);
 
   void begin_step();
-  // This rank's part of the next bucket is summed: starts its gather. If there is no memory for it,
-  // completes older ones first. Collective.
-  void add_bucket();
-  // Completes the gathers of all buckets: `sums` has all parts.
+  // This rank's part of the bucket is summed. Starts its gather, if that is one at once and there
+  // is memory for it; otherwise a later call does. Completes a gather that has had the time of
+  // several buckets. Collective.
+  void add_bucket(int bucket);
+  // Completes the gathers at once: `sums` has all parts of these buckets.
   void finish();
+  // After finish(): starts the later gathers. Calls `arrived` with each bucket when `sums` has all
+  // parts of it. They must be complete before the next add_bucket().
+  void start_later(std::function<void(int bucket)> arrived);
+  // Who needs the sums waits for these.
+  BucketAllGather& later() { return later_; }
 
   // The same as in BucketAllGather.
   void observe(ExchangeObserver* observer);
-  double exposed_ms() const { return rounded_.exposed_ms() + floats_.exposed_ms(); }
+  double exposed_ms() const {
+    return rounded_.exposed_ms() + floats_.exposed_ms() + later_.exposed_ms();
+  }
 
  private:
   void complete_rounded();
+  void unpack(int bucket, const std::byte* gathered);
 
   SliceMath& math_;
   std::vector<Range> buckets_;
   Memory memory_;
   Items items_;
-  BucketAllGather rounded_, floats_;
-  size_t summed_ = 0;  // buckets of this step
+  BucketAllGather rounded_, floats_, later_;
+  // Buckets of this step: all that are summed, and those of them that are gathered at once.
+  size_t summed_ = 0, summed_rounded_ = 0, summed_floats_ = 0;
 };
 
 }  // namespace lockstep::collectives

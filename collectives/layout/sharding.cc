@@ -92,35 +92,39 @@ int64_t largest_bucket(const std::vector<Range>& buckets) {
 }
 
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
-                                       size_t count,
+                                       std::span<const int> order,
                                        size_t element_bytes,
                                        size_t memory_bytes) {
   const size_t half = memory_bytes / 2;
   std::vector<GatherItem> items;
   int turn = 0;
   size_t taken = 0;  // in this turn's half
-  for (size_t b = 0; b < count; ++b) {
-    const size_t bytes = static_cast<size_t>(buckets[b].size()) * element_bytes;
+  for (const int bucket : order) {
+    const size_t bytes =
+        static_cast<size_t>(buckets[static_cast<size_t>(bucket)].size()) * element_bytes;
     LOCKSTEP_CHECK(bytes <= half);
     if (taken + bytes > half) {
       ++turn;
       taken = 0;
     }
-    items.push_back({static_cast<int>(b), static_cast<size_t>(turn % 2) * half + taken, turn});
+    items.push_back({bucket, static_cast<size_t>(turn % 2) * half + taken, turn});
     taken += bytes;
   }
   return items;
 }
 
-int64_t exchanged_elements(const std::vector<Range>& buckets, InFlightLimit limit) {
+int64_t exchanged_elements(const std::vector<Range>& buckets,
+                           InFlightLimit limit,
+                           int64_t at_once) {
   const int64_t largest = largest_bucket(buckets),
                 bucket = limit == InFlightLimit::kSavesMemory
                              ? largest
                              : std::max(largest, kUsualBucketElements);
   int64_t most = 0;
   for (const Range& b : buckets) most += b.size();
-  if (limit == InFlightLimit::kGathersFollow) most = std::max(most / 4, largest);
-  return std::min({kExchangesInFlight * bucket, kMaxExchangesInFlight * largest, most});
+  int64_t usual = std::min(kExchangesInFlight * bucket, most);
+  if (limit == InFlightLimit::kGathersFollow) usual = std::min(usual, std::max(most / 4, largest));
+  return std::min(std::max(usual, std::min(at_once, 2 * usual)), kMaxExchangesInFlight * largest);
 }
 
 std::vector<Range> owned_ranges(const std::vector<Range>& buckets, int part, int parts) {

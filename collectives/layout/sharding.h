@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "collectives/layout/lane_tree.h"
@@ -96,8 +97,11 @@ enum class InFlightLimit {
   // A quarter of all elements at most: a gather follows each exchange, and begins when it ends.
   kGathersFollow,
 };
-// The max number of elements in all buckets whose exchanges are in flight at the same time.
-int64_t exchanged_elements(const std::vector<Range>& buckets, InFlightLimit limit);
+// The max number of elements in all buckets whose exchanges are in flight at the same time. If an
+// op completes more, `at_once`, up to twice as many, so that the next op does not wait for them.
+int64_t exchanged_elements(const std::vector<Range>& buckets,
+                           InFlightLimit limit,
+                           int64_t at_once = 0);
 // The all-gather of a bucket.
 struct GatherItem {
   int bucket = 0;
@@ -108,11 +112,11 @@ struct GatherItem {
   bool operator==(const GatherItem&) const = default;
 };
 
-// Gathers the first `count` buckets, in order, through a buffer of `memory_bytes`, which has room
-// for at least two of the largest. The buffer has two halves: the buckets of one turn are gathered
-// into one half while those of the turn before are read from the other.
+// Gathers the buckets in `order` through a buffer of `memory_bytes`, which has room for at least
+// two of the largest. The buffer has two halves: the buckets of one turn are gathered into one half
+// while those of the turn before are read from the other.
 std::vector<GatherItem> staged_gathers(const std::vector<Range>& buckets,
-                                       size_t count,
+                                       std::span<const int> order,
                                        size_t element_bytes,
                                        size_t memory_bytes);
 

@@ -100,13 +100,14 @@ class OneBucket {
                 {{0, elements}},
                 {.gathered = reinterpret_cast<std::byte*>(gathered)}) {
     if (request.wire == DType::kF32) return;
-    sum_all_gather_.emplace(communicators,
-                            backend,
-                            topology,
-                            std::vector<collectives::Range>{{0, elements}},
-                            collectives::SumAllGather::Memory{
-                                sums, reinterpret_cast<std::byte*>(staging), request.wire},
-                            collectives::SumAllGather::Items{.rounded = kVector, .floats = {}});
+    sum_all_gather_.emplace(
+        communicators,
+        backend,
+        topology,
+        std::vector<collectives::Range>{{0, elements}},
+        collectives::SumAllGather::Memory{
+            sums, reinterpret_cast<std::byte*>(staging), request.wire},
+        collectives::SumAllGather::Items{.rounded = kVector, .floats = {}, .later = {}});
   }
 
   // The part that this rank sums.
@@ -127,7 +128,7 @@ class OneBucket {
     if (replicated_sums_) return;
     if (!sum_all_gather_) return all_gather();
     sum_all_gather_->begin_step();
-    sum_all_gather_->add_bucket();
+    sum_all_gather_->add_bucket(0);
     sum_all_gather_->finish();
   }
 

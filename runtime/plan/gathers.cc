@@ -11,12 +11,18 @@
 // the block before it is needed (prefetching), so its memory is taken from that op on. Residencies
 // get their offsets as activations do, by place_by_lifetime().
 //
+// gather_sums(), ZeRO stage 0: every rank updates all parameters from gathered sums. As in stages 1
+// and 2 a bucket's sums are gathered, and its parameters updated, before the first op of the next
+// forward pass that reads it. What the first op reads is gathered in the backward pass, as soon as
+// it is summed: no op would hide it.
+//
 // Invariant: a gather of `turn` t may only begin once an op needs turn t - 1 (GatherItem), because
 // until then other residencies use its memory. All ranks compute the same schedule, so that they
 // gather the same buckets in the same order.
 #include <algorithm>
 
 #include "runtime/base/error.h"
+#include "runtime/graph/ops/embedding.h"
 #include "runtime/plan/lifetimes.h"
 #include "runtime/plan/plan_parts.h"
 
@@ -86,33 +92,116 @@ std::vector<Residency> residencies_of(const graph::Graph& graph, const Parameter
   return residencies;
 }
 
+// The buckets in the order in which the forward pass first reads them, and how many of them must be
+// there before each op.
+struct Uses {
+  std::vector<int> order;
+  std::vector<size_t> before_op;
+};
+
+// Without the buckets that are listed already.
+Uses uses_in_forward(const graph::Graph& training,
+                     const ParameterLayout& layout,
+                     std::vector<bool> listed) {
+  Uses uses;
+  const auto list = [&](size_t bucket) {
+    if (listed[bucket]) return;
+    listed[bucket] = true;
+    uses.order.push_back(static_cast<int>(bucket));
+  };
+  const ParameterReads reads(training);
+  for (size_t op = 0; op < training.forward_ops; ++op) {
+    for (size_t p : reads.of(training.ops[op])) {
+      for (size_t b = 0; b < listed.size(); ++b) {
+        if (overlap(layout.slots[p], layout.buckets[b])) list(b);
+      }
+    }
+    uses.before_op.push_back(uses.order.size());
+  }
+  // No op reads the remaining buckets: padding only, or parameters that only the update reads.
+  for (size_t b = 0; b < listed.size(); ++b) list(b);
+  uses.before_op.resize(training.ops.size(), uses.order.size());
+  uses.before_op[training.forward_ops - 1] = uses.order.size();
+  return uses;
+}
+
+// By bucket: whether the first op with parameters reads it, or rows are added to it (row_layout.h).
+std::vector<bool> read_first(const graph::Graph& training, const ParameterLayout& layout) {
+  std::vector<bool> first(layout.buckets.size());
+  const auto add = [&](size_t parameter) {
+    for (size_t b = 0; b < first.size(); ++b)
+      if (overlap(layout.slots[parameter], layout.buckets[b])) first[b] = true;
+  };
+  const ParameterReads reads(training);
+  for (const graph::Op& op : training.ops) {
+    const std::vector<size_t> read = reads.of(op);
+    std::ranges::for_each(read, add);
+    if (!read.empty()) break;
+  }
+  for (const graph::RowGradient& gradient : graph::row_gradients(training))
+    add(static_cast<size_t>(std::ranges::find(training.parameters, gradient.table) -
+                            training.parameters.begin()));
+  return first;
+}
+
+// At the bucket's offset in a flat buffer of this type.
+collectives::GatherItem in_place(const ParameterLayout& layout, int bucket, DType type) {
+  const auto begin = static_cast<size_t>(layout.buckets[static_cast<size_t>(bucket)].begin);
+  return {bucket, begin * size_of(type)};
+}
+
 }  // namespace
 
 void gather_in_place(const graph::Graph& training,
                      const ParameterLayout& layout,
                      ProgramPlan& program) {
+  const Uses uses = uses_in_forward(training, layout, std::vector<bool>(layout.buckets.size()));
+  for (const int bucket : uses.order)
+    program.gathers.push_back(in_place(layout, bucket, layout.compute));
+  program.gathered_before_op = uses.before_op;
+}
+
+TrafficPlan::SumGathers gather_sums(const graph::Graph& training,
+                                    const Plan& plan,
+                                    const PlanOptions& options,
+                                    ProgramPlan& program) {
+  TrafficPlan::SumGathers sums;
+  if (plan.sharding.replicated_sums() || options.power_sgd > 0) return sums;
+  const ParameterLayout& layout = plan.layout;
   const std::vector<collectives::Range>& buckets = layout.buckets;
-  const size_t element_bytes = size_of(layout.compute);
-  std::vector<bool> listed(buckets.size(), false);
-  const auto list = [&](size_t bucket) {
-    if (listed[bucket]) return;
-    listed[bucket] = true;
-    program.gathers.push_back(
-        {static_cast<int>(bucket), static_cast<size_t>(buckets[bucket].begin) * element_bytes, 0});
-  };
-  const ParameterReads reads(training);
-  for (size_t op = 0; op < training.forward_ops; ++op) {
-    for (size_t p : reads.of(training.ops[op])) {
-      for (size_t b = 0; b < buckets.size(); ++b) {
-        if (overlap(layout.slots[p], buckets[b])) list(b);
-      }
-    }
-    program.gathered_before_op.push_back(program.gathers.size());
+  const bool sends = plan.sharding.topology.ranks() > 1;
+  // The buckets of running statistics, which come last, are never rounded.
+  const size_t trained = layout.gradient_buckets();
+  const size_t rounded = sends && options.wire != DType::kF32 ? trained : 0;
+  if (rounded > 0) {
+    // Each half of the buffer holds a turn: two buckets, or all.
+    const int64_t bucket =
+        std::max(collectives::largest_bucket(buckets), collectives::kUsualBucketElements);
+    const int64_t half = std::min(2 * bucket, buckets[rounded - 1].end);
+    sums.staging_bytes = 2 * static_cast<size_t>(half) * size_of(options.wire);
   }
-  // No op reads the remaining buckets: padding only, or parameters that only the update reads.
-  for (size_t b = 0; b < buckets.size(); ++b) list(b);
-  program.gathered_before_op.resize(training.ops.size(), program.gathers.size());
-  program.gathered_before_op[training.forward_ops - 1] = program.gathers.size();
+  const auto items_of = [&](const std::vector<int>& order, bool staged) {
+    if (staged)
+      return collectives::staged_gathers(buckets, order, size_of(options.wire), sums.staging_bytes);
+    std::vector<collectives::GatherItem> items;
+    for (const int bucket : order) items.push_back(in_place(layout, bucket, DType::kF32));
+    return items;
+  };
+
+  std::vector<bool> at_once(buckets.size(), true);
+  if (sends && options.optimizer.by_bucket && !options.device && !options.evaluation_only) {
+    at_once = read_first(training, layout);
+    std::fill(at_once.begin() + static_cast<std::ptrdiff_t>(trained), at_once.end(), true);
+    const Uses uses = uses_in_forward(training, layout, at_once);
+    program.gathers = items_of(uses.order, rounded > 0);
+    program.gathered_before_op = uses.before_op;
+  }
+  std::vector<int> as_wire, as_floats;
+  for (size_t b = 0; b < buckets.size(); ++b)
+    if (at_once[b]) (b < rounded ? as_wire : as_floats).push_back(static_cast<int>(b));
+  sums.rounded = items_of(as_wire, /*staged=*/true);
+  sums.floats = items_of(as_floats, /*staged=*/false);
+  return sums;
 }
 
 void gather_blocks(const graph::Graph& graph, const ParameterLayout& layout, ProgramPlan& program) {

@@ -3,15 +3,14 @@
 //    layout      the flat order of parameters, and its cuts                   layout.cc
 //    programs    the arena of activations, which op completes a bucket        arena.cc
 //                ZeRO 2 and 3: buckets share memory                           gradient_memory.cc
-//                when sharded parameters are gathered                         gathers.cc
+//                when parameters or sums are gathered                         gathers.cc
 //                the same with smaller arenas, for short samples       length_bucket_programs.cc
 //    traffic     which rank orthogonalizes which matrix                       muon_layout.cc
-//                when sums are gathered, the bytes that are sent              traffic_plan.cc
+//                the bytes that are sent                                      traffic_plan.cc
 //    memory      derived from all of the above                                memory_rows.cc
 //
 //    ZeRO stage   sharded (1/ranks on a rank)     gathered
-//    0            nothing                         the summed gradients, after the backward pass,
-//                                                 unless ranks share memory
+//    0            nothing                         the summed gradients, unless ranks share memory
 //    1            moments, master weights         the parameters, during the next forward pass
 //    2            and the summed gradients        the same
 //    3            and the parameters              each block, whenever a program needs it
@@ -63,6 +62,8 @@ Plan make_plan(const RunGraphs& graphs,
     if (evaluation) gather_blocks(*evaluation, layout, programs.evaluation);
   } else if (sharding.shards_optimizer()) {
     gather_in_place(training, layout, programs.training);
+  } else {
+    plan.traffic.sum_gathers = gather_sums(training, plan, options, programs.training);
   }
   for (const graph::Graph& graph : length_bucket_training)
     programs.length_bucket_training.push_back(

@@ -27,6 +27,7 @@ struct PlanOptions {
   struct Optimizer {
     int moments = 0;                   // fp32 moments per parameter
     int half_moments = 0;              // 16-bit moments per parameter
+    bool by_bucket = false;            // buckets may be updated at different times
     const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
     NewtonSchulzBytes newton_schulz_bytes = {};
     // copies the state of a checkpoint, so that it is written while training continues

@@ -19,6 +19,12 @@ void gather_in_place(const graph::Graph& training,
 // The all-gathers of a program if no rank holds all parameters: each block that the ops read. A
 // block is gathered again if other blocks have taken its memory since.
 void gather_blocks(const graph::Graph& graph, const ParameterLayout& layout, ProgramPlan& program);
+// Which sums every rank gathers, to update all parameters, during the backward pass, and which ones
+// the training program gathers in the next forward pass. Depends on sharding and layout.
+TrafficPlan::SumGathers gather_sums(const graph::Graph& training,
+                                    const Plan& plan,
+                                    const PlanOptions& options,
+                                    ProgramPlan& program);
 
 // Lays out a graph that has the same ops and parameters as `full_graph`, in the same order, but
 // shorter samples. All such programs share the flat buffers and the exchanges, so everything else
@@ -29,7 +35,7 @@ ProgramPlan plan_length_bucket(const graph::Graph& graph,
                                const ProgramPlan& full_plan,
                                const WorkspaceBytes& workspace_bytes);
 
-// Depends on sharding, layout and programs.
+// Depends on sharding, layout, programs, and the sums that are gathered.
 TrafficPlan plan_traffic(const graph::Graph& training,
                          const Plan& plan,
                          const PlanOptions& options);

@@ -48,9 +48,9 @@ struct ProgramPlan {
   int64_t flops = 0;          // of one lane
   std::vector<std::vector<int>>
       buckets_after_op;  // gradient buckets that are complete after each op; training only
-  // The all-gathers of parameters in the order in which ops need them, and how many of them must be
-  // done before each op. Only training has them, once a step; if parameters are sharded, every
-  // program has them, each time that it runs.
+  // The all-gathers of parameters, or of the sums that update them (gather_sums()), in the order in
+  // which ops need them, and how many of them must be done before each op. Only training has them,
+  // once a step; if parameters are sharded, every program has them, each time that it runs.
   std::vector<collectives::GatherItem> gathers;
   std::vector<size_t> gathered_before_op;
   bool gathers_each_run = false;

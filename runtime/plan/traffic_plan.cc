@@ -21,26 +21,6 @@ std::vector<collectives::FlatMatrix> matrices_of(const ParameterLayout& layout) 
   return matrices;
 }
 
-TrafficPlan::SumGathers plan_sum_gathers(const Plan& plan, DType wire) {
-  const std::vector<collectives::Range>& buckets = plan.layout.buckets;
-  const bool rounds = wire != DType::kF32 && plan.sharding.topology.ranks() > 1;
-  const size_t rounded = rounds ? plan.layout.gradient_buckets() : 0;
-  TrafficPlan::SumGathers gathers;
-  if (rounded > 0) {
-    // Each half of the buffer holds a turn: two buckets, or all.
-    const int64_t bucket =
-        std::max(collectives::largest_bucket(buckets), collectives::kUsualBucketElements);
-    const int64_t half = std::min(2 * bucket, buckets[rounded - 1].end);
-    gathers.staging_bytes = 2 * static_cast<size_t>(half) * size_of(wire);
-    gathers.rounded =
-        collectives::staged_gathers(buckets, rounded, size_of(wire), gathers.staging_bytes);
-  }
-  for (size_t b = rounded; b < buckets.size(); ++b)
-    gathers.floats.push_back(
-        {static_cast<int>(b), static_cast<size_t>(buckets[b].begin) * sizeof(float)});
-  return gathers;
-}
-
 collectives::RowLayout rows_of(const graph::Graph& training, const Plan& plan) {
   collectives::RowLayout layout;
   for (const graph::RowGradient& gradient : graph::row_gradients(training)) {
@@ -70,6 +50,18 @@ int64_t sum_bytes(const Plan& plan, const TrafficPlan& traffic) {
          static_cast<int64_t>(sizeof(float)) * statistics;
 }
 
+// The most elements in buckets that one op completes: those of a large head, for instance.
+int64_t most_at_once(const Plan& plan) {
+  int64_t most = 0;
+  for (const std::vector<int>& buckets : plan.programs.training.buckets_after_op) {
+    int64_t elements = 0;
+    for (const int bucket : buckets)
+      elements += plan.layout.buckets[static_cast<size_t>(bucket)].size();
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
 // How many sums the library gets from a rank.
 int sums_of_library(const collectives::LaneShares& shares) {
   return shares.order == collectives::LaneOrder::kEachSummed ? shares.most() : 1;
@@ -91,11 +83,12 @@ void count_bytes(const Plan& plan, TrafficPlan& traffic) {
   const collectives::LaneShares of_sums =
       traffic.power_sgd ? traffic.power_sgd->lefts(topology).shares() : shares;
   const int gathers = training.gathers_each_run ? shares.most() : 1;
+  const DType gathered_type = plan.sharding.shards_optimizer() ? plan.layout.compute : traffic.wire;
   const int64_t gathered =
       (traffic.power_sgd ? gradient_bytes : 0) +
       static_cast<int64_t>(sizeof(float)) * elements(traffic.sum_gathers.floats) +
       static_cast<int64_t>(size_of(traffic.wire)) * elements(traffic.sum_gathers.rounded) +
-      static_cast<int64_t>(size_of(plan.layout.compute)) * gathers * elements(training.gathers);
+      static_cast<int64_t>(size_of(gathered_type)) * gathers * elements(training.gathers);
   // On each level a rank sends, of each of its sums, all but one of `count` parts, and gathers
   // receive the same amount back.
   std::vector<std::vector<int>> sums = {std::vector<int>(1, sums_of_library(shares))};
@@ -131,6 +124,7 @@ TrafficPlan plan_traffic(const graph::Graph& training,
   const ShardingPlan& sharding = plan.sharding;
   const ParameterLayout& layout = plan.layout;
   TrafficPlan traffic;
+  traffic.sum_gathers = plan.traffic.sum_gathers;
   traffic.wire = options.wire;
   LOCKSTEP_CHECK(!sharding.replicated_sums() ||
                  (sharding.topology.nodes == 1 && options.power_sgd == 0));
@@ -140,12 +134,12 @@ TrafficPlan plan_traffic(const graph::Graph& training,
   } else {
     using enum collectives::InFlightLimit;
     const bool gathers_sums = !sharding.shards_optimizer() && !sharding.replicated_sums();
-    if (gathers_sums) traffic.sum_gathers = plan_sum_gathers(plan, traffic.wire);
     traffic.exchanged_elements =
         collectives::exchanged_elements(layout.buckets,
                                         gathers_sums                  ? kGathersFollow
                                         : sharding.shards_gradients() ? kSavesMemory
-                                                                      : kUsual);
+                                                                      : kUsual,
+                                        gathers_sums ? most_at_once(plan) : 0);
     if (sharding.topology.ranks() > 1)
       traffic.staging_elements =
           sharding.library_order

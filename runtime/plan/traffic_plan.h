@@ -22,7 +22,8 @@ struct TrafficPlan {
   // staging buffer.
   int64_t exchanged_elements = 0, staging_elements = 0;
   // The all-gathers of the summed gradients if the optimizer is not sharded, except with
-  // replicated_sums(): those of sums sent as `wire`, through a staging buffer, and the others.
+  // replicated_sums(). During the backward pass: those of sums sent as `wire`, through a staging
+  // buffer, and the others. Those in the next forward pass are ProgramPlan::gathers.
   struct SumGathers {
     std::vector<collectives::GatherItem> rounded, floats;
     size_t staging_bytes = 0;

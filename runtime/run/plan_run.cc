@@ -35,6 +35,8 @@ void add_optimizer(const RunConfig& config,
       halves ? static_cast<int>(train::moment_names(config.optimizer).size()) : 0;
   optimizer.moments = static_cast<int>(train::kept_arrays(config).size()) - optimizer.half_moments;
   optimizer.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
+  optimizer.by_bucket = !train::is_layer_wise(config.optimizer) && optimizer.muon == nullptr &&
+                        config.train.ema_decay == 0;
   optimizer.newton_schulz_bytes = ops.newton_schulz_bytes;
 }
 

@@ -47,8 +47,7 @@ Trainer::Trainer(const RunContext& context)
       not_finite_(context, step_),
       policy_(context.config, context.graphs.evaluation.has_value()) {
   if (context.graphs.evaluation.has_value())
-    evaluator_ =
-        std::make_unique<Evaluator>(context, memory_, &step_.exchange().parameter_gather());
+    evaluator_ = std::make_unique<Evaluator>(context, memory_, &step_.exchange().forward_gather());
 }
 
 void Trainer::start(const std::string& resume, const std::vector<std::string>& allowed_changes) {
@@ -274,6 +273,7 @@ RunPolicy::Next Trainer::follow_up(metrics::StepRecord& record, bool last) {
   result_.early_stopped = next.early_stopped;
   result_.preempted = next.preempted;
   if (next.save || next.end) {
+    step_.exchange().gather_parameters();
     const std::string damage = guard_.examine(record.step);
     if (!damage.empty()) agreement_.refuse_damage(damage);
   }

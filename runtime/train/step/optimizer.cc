@@ -232,8 +232,19 @@ void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
     state_checksums_->watch(slices, updated, {});
     state_checksums_->watch(along, directed, {.checks_gradients = !is_muon(config_)});
   }
-  slices.insert(slices.end(), along.begin(), along.end());
-  update_ = backend_.flat_update(updates_, std::move(slices));
+  if (memory_.by_range) {
+    LOCKSTEP_CHECK(along.empty());
+    size_t piece = 0;
+    for (const collectives::Range& range : owned_) {
+      const size_t first = piece;
+      while (piece < pieces_.size() && pieces_[piece].range.end <= range.end) ++piece;
+      flat_updates_.push_back(
+          backend_.flat_update(updates_, {slices.begin() + first, slices.begin() + piece}));
+    }
+  } else {
+    slices.insert(slices.end(), along.begin(), along.end());
+    flat_updates_.push_back(backend_.flat_update(updates_, std::move(slices)));
+  }
   if (!direction_updates_.empty())
     directions_ = backend_.flat_update(direction_updates_, std::move(directions));
   if (memory_.norms != nullptr || memory_.muon != nullptr)

@@ -43,6 +43,7 @@ struct OptimizerMemory {
   void* moments = nullptr;       // for each moment in order its kept() ranges, one after the other
   TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
   MuonDirections* muon = nullptr;  // for Muon only
+  bool by_range = false;           // the owned ranges are updated one by one
   bool checksummed = false;        // every update computes checksums of what it reads and writes
   uint64_t seed = 0;               // of the random numbers that round moments of 16 bits
 };
@@ -67,7 +68,11 @@ class Optimizer {
   // reads. Otherwise does nothing. Collective: all ranks call it together.
   void adapt();
   // Queues one step from the flat gradients: always the same work on the same memory.
-  void update() { update_->run(); }
+  void update() {
+    for (const auto& update : flat_updates_) update->run();
+  }
+  // The same for one owned range, if they are updated one by one.
+  void update(size_t range) { flat_updates_[range]->run(); }
 
   const std::vector<collectives::Range>& owned() const { return owned_; }
   // The type in which moments are stored: kF32 or kBF16.
@@ -119,10 +124,10 @@ class Optimizer {
   std::vector<StatePiece> pieces_;
   std::unique_ptr<StateChecksums> state_checksums_;  // null: no checksums
   UpdateGroups groups_;
-  std::span<exec::OptimizerUpdate> updates_;            // by group
-  std::span<exec::OptimizerUpdate> direction_updates_;  // of LAMB and Muon, by group
-  exec::UpdateStep step_;                               // of the next update
-  std::unique_ptr<exec::FlatUpdate> update_;
+  std::span<exec::OptimizerUpdate> updates_;                     // by group
+  std::span<exec::OptimizerUpdate> direction_updates_;           // of LAMB and Muon, by group
+  exec::UpdateStep step_;                                        // of the next update
+  std::vector<std::unique_ptr<exec::FlatUpdate>> flat_updates_;  // one, or one by owned range
   std::unique_ptr<exec::FlatUpdate> directions_;       // of LAMB and Muon; moves the moments
   std::unique_ptr<exec::RepeatedWork> adapting_work_;  // of a layer-wise optimizer and Muon
 };

@@ -63,10 +63,13 @@ std::unique_ptr<collectives::GradientExchange> make_gradient_exchange(
       setup, collectives::TreeExchange::Options{staging, wire, sharding.replicated_sums()});
 }
 
+std::span<const collectives::GatherItem> later_sums(const plan::Plan& plan) {
+  if (plan.sharding.shards_optimizer()) return {};
+  return plan.programs.training.gathers;
+}
+
 collectives::BucketAllGather::Memory gather_memory(const plan::Plan& plan,
                                                    const RunMemory& memory) {
-  if (!plan.sharding.shards_optimizer())
-    return {.gathered = reinterpret_cast<std::byte*>(memory.gradients)};
   return {.gathered = memory.gathered,
           .owned = plan.sharding.shards_parameters() ? memory.parameters : nullptr,
           .element_bytes = size_of(plan.layout.compute)};
@@ -92,9 +95,15 @@ StepExchange::StepExchange(const RunContext& context, const RunMemory& memory)
           {memory.gradients,
            reinterpret_cast<std::byte*>(memory.staging + context.plan.traffic.staging_elements),
            context.plan.traffic.wire},
-          {context.plan.traffic.sum_gathers.rounded, context.plan.traffic.sum_gathers.floats}) {
+          {context.plan.traffic.sum_gathers.rounded,
+           context.plan.traffic.sum_gathers.floats,
+           later_sums(context.plan)}) {
   if (!context.plan.traffic.sum_gathers.empty())
-    gradients_->on_summed([this](int /*bucket*/) { sum_gather_.add_bucket(); });
+    gradients_->on_summed([this](int bucket) { sum_gather_.add_bucket(bucket); });
+}
+
+collectives::BucketAllGather& StepExchange::forward_gather() {
+  return context_.plan.sharding.shards_optimizer() ? parameter_gather_ : sum_gather_.later();
 }
 
 void StepExchange::observe(RunTimeline* timeline) {
@@ -116,6 +125,7 @@ void StepExchange::begin_step(collectives::TransferChecksums* checked) {
 // Unless the work is recorded, parameters that are already there are not gathered again. So nothing
 // writes to memory from which a checkpoint is being copied.
 void StepExchange::start_gather(GatheredChecksums* checked) {
+  if (!context_.plan.sharding.shards_optimizer()) return;
   const plan::ProgramPlan& program = context_.plan.programs.training;
   if (program.gathers_each_run) {
     if (checked != nullptr)
@@ -145,11 +155,15 @@ collectives::StepTotals StepExchange::totals(std::span<const collectives::LaneSt
   return totals_.sum(local, report);
 }
 
+void StepExchange::start_later_sums(std::function<void(int bucket)> arrived) {
+  sum_gather_.start_later(std::move(arrived));
+}
+
 void StepExchange::gather_parameters() {
-  const plan::ProgramPlan& program = context_.plan.programs.training;
-  if (program.gathers_each_run) return;  // no rank holds all
-  parameter_gather_.start(program.gathers);
-  parameter_gather_.finish();
+  const plan::Plan& plan = context_.plan;
+  if (plan.sharding.shards_parameters() || gathered_) return;  // no rank holds all, or each does
+  if (plan.sharding.shards_optimizer()) parameter_gather_.start(plan.programs.training.gathers);
+  forward_gather().finish();
   gathered_ = true;
 }
 

@@ -26,12 +26,16 @@ class StepExchange {
   void start_gather(GatheredChecksums* checked);
   // Completes the exchange of the gradients: sums() has this rank's parts of the global batch's.
   void reduce(GatheredChecksums* checked);
+  // After reduce(), if the next forward pass is to gather some of the sums: starts that, and calls
+  // `arrived` with each bucket once sums() has all of it. Ops wait for the buckets that they read.
+  void start_later_sums(std::function<void(int bucket)> arrived);
   // Waits for the queued work, then sums the statistics and squares of the step over all ranks.
   collectives::StepTotals totals(std::span<const collectives::LaneStatistics> local,
                                  collectives::StepReport report);
   // This rank's parameters have changed: what has been gathered is old.
   void parameters_changed() { gathered_ = false; }
-  // Gathers the latest parameters on every rank, if no step follows that would do so.
+  // Gathers the latest parameters on every rank, or what they are computed from, if no step follows
+  // that would do so.
   void gather_parameters();
 
   const collectives::OwnedFloats& sums() const { return gradients_->sums(); }
@@ -45,7 +49,8 @@ class StepExchange {
 
   // For the executors of passes.
   collectives::GradientExchange& gradients() { return *gradients_; }
-  collectives::BucketAllGather& parameter_gather() { return parameter_gather_; }
+  // What the forward pass waits for.
+  collectives::BucketAllGather& forward_gather();
 
  private:
   const RunContext& context_;

@@ -16,6 +16,11 @@ FlatWeights weights_of(const RunContext& context, const RunMemory& memory) {
           context.plan.sharding.shards_parameters()};
 }
 
+// Whether some buckets are updated during the next forward pass, when their sums have arrived.
+bool updates_later(const plan::Plan& plan) {
+  return !plan.sharding.shards_optimizer() && !plan.programs.training.gathers.empty();
+}
+
 // The divisor of the sum of losses: rows, or their weights.
 double counted(const collectives::StepTotals& totals) {
   return totals.valid_count > 0 ? totals.valid_count : 1;
@@ -54,6 +59,7 @@ StepUpdate::StepUpdate(const RunContext& context,
                   .moments = memory.moments,
                   .norms = tensor_norms_.get(),
                   .muon = muon_.get(),
+                  .by_range = updates_later(context.plan),
                   .checksummed = context.config.guard.enabled,
                   .seed = context.config.seed}),
       average_(context.config.train.ema_decay != 0
@@ -123,11 +129,28 @@ void StepUpdate::apply(const PlannedUpdate& update) {
         context_.plan.sharding.shards_optimizer() || context_.communicator.size() == 1;
     checksums->update_follows(summed_here ? gradient_checksums_ : std::span<const uint32_t>());
   }
+  if (updates_later(context_.plan)) return update_by_bucket();
   adapt();
   work_->run([this] {
     optimizer_.update();
     if (average_) average_->update();
   });
+}
+
+// Updates the buckets whose sums are there, while the gathers of the others begin.
+void StepUpdate::update_by_bucket() {
+  exchange_.start_later_sums([this](int bucket) {
+    const auto timed = clock_.time(&StepClock::Phases::optimizer, "update a bucket");
+    optimizer_.update(static_cast<size_t>(bucket));
+  });
+  std::vector<bool> later(optimizer_.owned().size());
+  for (const collectives::GatherItem& item : context_.plan.programs.training.gathers)
+    later[static_cast<size_t>(item.bucket)] = true;
+  for (size_t bucket = 0; bucket < later.size(); ++bucket) {
+    if (later[bucket]) continue;
+    optimizer_.update(bucket);
+    exchange_.forward_gather().progress();
+  }
 }
 
 // The ranks exchange norms of whole tensors, or pieces of matrices.

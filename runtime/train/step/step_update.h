@@ -34,7 +34,8 @@ class StepUpdate {
 
   // The update after `done` completed steps whose gradients have these totals.
   PlannedUpdate plan(int64_t done, const collectives::StepTotals& totals);
-  // Updates this rank's slice. Collective.
+  // Updates this rank's slice; of sums that are yet to be gathered, each bucket when it arrives.
+  // Collective.
   void apply(const PlannedUpdate& update);
   // Call after each step: `applied` or not, because a number was not finite.
   void step_done(bool applied) { loss_scale_.step_done(applied); }
@@ -56,6 +57,7 @@ class StepUpdate {
  private:
   double mean_scale(const collectives::StepTotals& totals) const;
   void adapt();
+  void update_by_bucket();
 
   const RunContext& context_;
   StepExchange& exchange_;

@@ -10,18 +10,21 @@
 // Reduce. When an op of the backward pass completes a bucket, the executor hands it to the
 // exchange, which exchanges it while earlier layers are still being differentiated. Sums over the
 // rank's own lanes come first, so with ZeRO 0 and 1 buckets are exchanged during the last lane
-// only, with ZeRO 2 and 3 during every lane. With ZeRO 0 the gather of a bucket's sums follows at
-// once. StepExchange::reduce() waits for the rest, and adds the rows of tied tables; that wait is
-// exposed.
+// only, with ZeRO 2 and 3 during every lane. StepExchange::reduce() waits for the rest, and adds
+// the rows of tied tables; that wait is exposed.
+// ZeRO 0. Every rank updates all parameters, from sums that it gathers: those that the first op
+// needs as soon as they are summed, the others during the next forward pass, which updates each
+// bucket when it arrives (gather_sums() in plan/gathers.cc).
 // Totals. Loss, gradient norm, flags and digests of all ranks. This collective is never hidden,
 // because what follows depends on it: clipping, a skipped step, damage, a stop. All ranks see the
 // same totals and so take the same branch.
 //
-// Invariants. Weights, moments and loss scale do not change before the totals, so a damaged or
-// diverged step has updated nothing and can be computed again. Only the residuals of compressed
-// gradients change earlier. flags() is called before the update and waits until a checkpoint has
-// copied the state. The work queued by StepGradients and by StepUpdate may be recorded once and
-// replayed (RepeatedWork): values that change from step to step must be read from a host_array().
+// Invariants. The update of a step begins after its totals, so a damaged or diverged step has
+// updated nothing and can be computed again; it ends before the next step's backward pass. Only the
+// residuals of compressed gradients change earlier. flags() is called before the update and waits
+// until a checkpoint has copied the state. The work queued by StepGradients and by StepUpdate may
+// be recorded once and replayed (RepeatedWork): values that change from step to step must be read
+// from a host_array().
 // Times. Waits for other ranks and for data are subtracted from the compute phase, so that the
 // phases of a step add up.
 #include "runtime/train/step/training_step.h"
@@ -73,7 +76,7 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
 void TrainingStep::forward_backward() {
   exchange_.begin_step(checks_.sent_gradients());
   StepClock::Phases& phases = clock_.phases;
-  const double data_ms = phases.data;
+  const double other_ms = phases.data + phases.optimizer;
   {
     const auto timed = clock_.time(&StepClock::Phases::compute, "gradients");
     gradients_.run(checks_);
@@ -82,7 +85,7 @@ void TrainingStep::forward_backward() {
     if (clock_.timeline != nullptr && exchange_.queued())
       clock_.timeline->device_reduced(context_.backend.reduce_ms());
   }
-  phases.compute -= exchange_.exposed_ms() + phases.data - data_ms;
+  phases.compute -= exchange_.exposed_ms() + phases.data + phases.optimizer - other_ms;
 }
 
 // Ends the exchange. If this rank was less busy than the slowest one, it spent the difference
@@ -136,6 +139,7 @@ TrainingStep::Repeated TrainingStep::compute_again(exec::OpObserver& observer) {
 void TrainingStep::swap_average() {
   if (update_.average() == nullptr) return;
   update_.average()->swap();
+  exchange_.parameters_changed();
   exchange_.gather_parameters();
 }
 

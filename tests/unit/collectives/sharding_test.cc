@@ -40,8 +40,8 @@ TEST(Sharding, BucketsCoverTheBufferInOrder) {
 TEST(Sharding, WhatMayBeUnderWayIsCountedInElements) {
   constexpr int64_t kMi = 1 << 20;
   using enum InFlightLimit;
-  const auto of = [](int64_t bucket, int64_t count, InFlightLimit limit) {
-    return exchanged_elements(make_buckets({0, bucket * count}, 1, bucket), limit);
+  const auto of = [](int64_t bucket, int64_t count, InFlightLimit limit, int64_t at_once = 0) {
+    return exchanged_elements(make_buckets({0, bucket * count}, 1, bucket), limit, at_once);
   };
   EXPECT_EQ(of(kUsualBucketElements, 10, kUsual), 4 * kUsualBucketElements);
   EXPECT_EQ(of(2 * kUsualBucketElements, 10, kUsual), 8 * kUsualBucketElements);
@@ -53,6 +53,10 @@ TEST(Sharding, WhatMayBeUnderWayIsCountedInElements) {
   EXPECT_EQ(of(kMi, 1000, kGathersFollow), 4 * kUsualBucketElements);
   EXPECT_EQ(of(kMi, 20, kGathersFollow), 5 * kMi);
   EXPECT_EQ(of(kMi, 2, kGathersFollow), kMi);
+  EXPECT_EQ(of(kMi, 20, kGathersFollow, 4 * kMi), 5 * kMi);
+  EXPECT_EQ(of(kMi, 20, kGathersFollow, 7 * kMi), 7 * kMi);
+  EXPECT_EQ(of(kMi, 20, kGathersFollow, 15 * kMi), 10 * kMi);
+  EXPECT_EQ(of(kMi / 16, 1000, kUsual, 1000 * kMi), 48 * kMi / 16);
 }
 
 // The buckets of a turn fill one half of the memory, and those of the next the other.
@@ -60,9 +64,9 @@ TEST(Sharding, StagedGathersTakeTurns) {
   const std::vector<Range> buckets = {{0, 400}, {400, 500}, {500, 900}, {900, 1000}, {1000, 1100}};
   const std::vector<GatherItem> in_pairs = {
       {0, 0, 0}, {1, 800, 0}, {2, 1024, 1}, {3, 1824, 1}, {4, 0, 2}};
-  EXPECT_EQ(staged_gathers(buckets, 5, 2, 2048), in_pairs);
-  const std::vector<GatherItem> one_by_one = {{0, 0, 0}, {1, 800, 1}, {2, 0, 2}};
-  EXPECT_EQ(staged_gathers(buckets, 3, 2, 1600), one_by_one);
+  EXPECT_EQ(staged_gathers(buckets, std::vector{0, 1, 2, 3, 4}, 2, 2048), in_pairs);
+  const std::vector<GatherItem> one_by_one = {{2, 0, 0}, {1, 800, 1}, {0, 0, 2}};
+  EXPECT_EQ(staged_gathers(buckets, std::vector{2, 1, 0}, 2, 1600), one_by_one);
 }
 
 TEST(Sharding, EveryRankCountOwnsWholeSlices) {

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tests/reference/models.h"
 
@@ -118,6 +120,58 @@ TEST(Plan, CountsWhatTravelsRounded) {
   options.sharding.zero_stage = 0;
   EXPECT_EQ(make_plan({graph}, options, none).traffic.wire_bytes,
             plan.layout.elements * (2 + 2) / 4 * 3);
+}
+
+// Catches: sums that no rank gets, an op that reads parameters before their update, sums that arrive
+// in the next step although their update needs all of them, or although a device records the step.
+TEST(Plan, SumsAreGatheredBeforeTheirParametersAreRead) {
+  for (const graph::Graph& graph :
+       {models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
+        models::build_model(
+            testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining)}) {
+    for (const DType wire : {DType::kF32, DType::kBF16}) {
+      PlanOptions options;
+      options.sharding = {.topology = {2, 2}, .zero_stage = 0, .lanes = 4};
+      options.bucket_mib = 0.01;
+      options.wire = wire;
+      const Plan all_at_once = make_plan({graph}, options, none);
+      EXPECT_TRUE(all_at_once.programs.training.gathers.empty());
+      options.optimizer.by_bucket = true;
+      options.device.emplace();
+      EXPECT_TRUE(make_plan({graph}, options, none).programs.training.gathers.empty());
+      options.device.reset();
+      const Plan plan = make_plan({graph}, options, none);
+      EXPECT_EQ(plan.traffic.wire_bytes, all_at_once.traffic.wire_bytes);
+      EXPECT_EQ(plan.memory.total_bytes(), all_at_once.memory.total_bytes());
+
+      const ProgramPlan& program = plan.programs.training;
+      EXPECT_GT(program.gathers.size(), plan.layout.buckets.size() / 3);
+      std::vector<int> times(plan.layout.buckets.size());
+      const auto count = [&](const collectives::GatherItem& item) {
+        ++times[static_cast<size_t>(item.bucket)];
+      };
+      std::ranges::for_each(plan.traffic.sum_gathers.rounded, count);
+      std::ranges::for_each(plan.traffic.sum_gathers.floats, count);
+      size_t next = 0;
+      for (size_t op = 0; op < graph.ops.size(); ++op) {
+        for (; next < program.gathered_before_op[op]; ++next) {
+          EXPECT_LT(op, graph.forward_ops);
+          count(program.gathers[next]);
+        }
+        for (size_t p = 0; p < graph.parameters.size(); ++p) {
+          if (std::ranges::find(graph.ops[op].inputs, graph.parameters[p]) ==
+              graph.ops[op].inputs.end())
+            continue;
+          for (size_t b = 0; b < times.size(); ++b) {
+            if (overlap(plan.layout.slots[p], plan.layout.buckets[b])) {
+              EXPECT_EQ(times[b], 1) << graph.ops[op].name;
+            }
+          }
+        }
+      }
+      EXPECT_EQ(times, std::vector<int>(times.size(), 1));
+    }
+  }
 }
 
 // The square root of the gradients and of 128 KiB.
