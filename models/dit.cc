@@ -21,9 +21,9 @@
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/embedding.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/rearrange.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::models {
 namespace {

@@ -15,8 +15,8 @@
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/gated_activation.h"
 #include "runtime/graph/ops/qk_norm.h"
-#include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::models {
 namespace {

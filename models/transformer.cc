@@ -1,8 +1,8 @@
 #include "models/transformer.h"
 
 #include "runtime/config/limits.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::models {
 

@@ -9,8 +9,8 @@
 #include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/rearrange.h"
-#include "runtime/graph/ops/rms_norm.h"
 #include "runtime/graph/ops/rotary.h"
+#include "runtime/graph/ops/row_norm.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep::launcher {

@@ -12,11 +12,10 @@
 #include "runtime/cuda/plan/products.h"
 #include "runtime/cuda/workspace.h"
 #include "runtime/graph/ops/batch_norm.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/local_response_norm.h"
 #include "runtime/graph/ops/pooling.h"
 #include "runtime/graph/ops/resize.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -35,7 +34,7 @@ constexpr exec::Implementation kWithWorkspaceOrLimits[] = {
     of<lora_workspace>(graph::OpKind::kLoraAddBackward),
     of<embedding_backward_workspace>(graph::OpKind::kEmbeddingBackward),
     of<exec::no_workspace, supports_row>(graph::OpKind::kLayerNorm),
-    of<layer_norm_backward_workspace, supports_row>(graph::OpKind::kLayerNormBackward),
+    of<row_norm_backward_workspace, supports_row>(graph::OpKind::kLayerNormBackward),
     of<attention_workspace, native_attention_supports>(graph::OpKind::kAttention),
     of<attention_backward_workspace, native_attention_supports>(graph::OpKind::kAttentionBackward),
     of<exec::no_workspace, image_normalize_supports>(graph::OpKind::kImageNormalize),
@@ -59,7 +58,7 @@ constexpr exec::Implementation kWithWorkspaceOrLimits[] = {
     of<pointwise_loss_workspace>(graph::OpKind::kBinaryCrossEntropy),
     of<pointwise_loss_workspace>(graph::OpKind::kMeanSquaredError),
     of<exec::no_workspace, supports_row>(graph::OpKind::kRmsNorm),
-    of<rms_norm_backward_workspace, supports_row>(graph::OpKind::kRmsNormBackward),
+    of<row_norm_backward_workspace, supports_row>(graph::OpKind::kRmsNormBackward),
     of<exec::no_workspace, qk_norm_supports>(graph::OpKind::kQkNorm),
     of<qk_norm_backward_workspace, qk_norm_supports>(graph::OpKind::kQkNormBackward),
     of<rotary_workspace, rotary_supports>(graph::OpKind::kRotary),

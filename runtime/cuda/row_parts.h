@@ -34,11 +34,11 @@ struct RowPart {
   }
 };
 
-// The sum over RowThreads threads of a row (a warp, or a block), with the same bits in all of them.
-template <int RowThreads>
-__device__ __forceinline__ float row_sum(float value) {
-  if constexpr (RowThreads == kWarp) return warp_reduce<Sum>(value);
-  return block_reduce<Sum, RowThreads>(value);
+// Reduces over RowThreads threads of a row (a warp, or a block), with the same bits in all of them.
+template <typename Operation, int RowThreads>
+__device__ __forceinline__ float row_reduce(float value) {
+  if constexpr (RowThreads == kWarp) return warp_reduce<Operation>(value);
+  return block_reduce<Operation, RowThreads>(value);
 }
 
 // A block has as many rows as fit into kRowThreads threads, or one.
@@ -90,23 +90,23 @@ void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
   });
 }
 
-// The same with the op and rows_per_block() of its rows: a block of threads for each block of rows.
-// Returns the number of blocks.
-template <typename T, typename Op, typename F>
-int64_t start_by_row_blocks(const Op& op, bool vectors, Stream stream, F kernel) {
-  const int64_t block_rows = rows_per_block(op.rows);
-  const unsigned blocks = blocks_for(op.rows, block_rows);
+// The same with the op and `part_rows`: a group of threads for each part of so many rows. Threads:
+// the sizes of a group to choose from. Returns the number of parts.
+template <typename T, int... Threads, typename Op, typename F>
+int64_t start_by_row_parts(const Op& op, int64_t part_rows, bool vectors, Stream stream, F kernel) {
+  const int64_t parts = blocks_for(op.rows, part_rows);
   with_vectors<T>(vectors, [&](auto n) {
     constexpr int N = decltype(n)::value;
-    with_threads<N, 0, kRowThreads, kWideRowThreads>(op.columns, [&](auto threads, auto held) {
+    with_threads<N, 0, Threads...>(op.columns, [&](auto threads, auto held) {
       constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
-      launch({blocks, kThreads, stream},
+      constexpr unsigned kBlock = kBlockThreads<kThreads>;
+      launch({blocks_for(parts, kBlock / kThreads), kBlock, stream},
              kernel.template operator()<N, kHeld, kThreads>(),
              op,
-             block_rows);
+             part_rows);
     });
   });
-  return blocks;
+  return parts;
 }
 
 }  // namespace lockstep::cuda

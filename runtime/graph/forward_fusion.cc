@@ -8,10 +8,9 @@
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/rearrange.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 #include "runtime/graph/unread_ops.h"
 
 namespace lockstep::graph {
@@ -162,10 +161,8 @@ class ForwardFusion {
 
   void fuse_sum(size_t number) {
     const OpKind kind = graph_.ops[number].kind;
-    if (kind == OpKind::kLayerNorm)
-      fuse_sum_into(number, LayerNormIn::kX, LayerNormIn::kDelta, LayerNormOut::kSum);
-    if (kind == OpKind::kRmsNorm)
-      fuse_sum_into(number, RmsNormIn::kX, RmsNormIn::kDelta, RmsNormOut::kSum);
+    if (kind == OpKind::kLayerNorm || kind == OpKind::kRmsNorm)
+      fuse_sum_into(number, RowNormIn::kX, RowNormIn::kDelta, RowNormOut::kSum);
   }
 
   void fuse_sum_into(size_t number, InputName x, InputName delta, OutputName norm_sum) {

@@ -30,7 +30,7 @@ void each_head(const Norm& norm, F f) {
   }
 }
 
-void norm_heads(const graph::RmsNormForward<double>& norm) {
+void norm_heads(const graph::RowNormForward<double>& norm) {
   each_head(norm, [&](int64_t head, int64_t first) {
     double squares = 0;
     for (int64_t i = 0; i < norm.columns; ++i) squares += norm.x[first + i] * norm.x[first + i];
@@ -40,7 +40,7 @@ void norm_heads(const graph::RmsNormForward<double>& norm) {
   });
 }
 
-void norm_heads_backward(const graph::RmsNormBackward<double>& norm) {
+void norm_heads_backward(const graph::RowNormBackward<double>& norm) {
   for (int64_t i = 0; i < norm.columns; ++i) norm.d_gamma[i] = 0;
   each_head(norm, [&](int64_t head, int64_t first) {
     double mean = 0;
@@ -89,7 +89,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
   const double sums = 4 + static_cast<double>(op.q.columns) / 64;
   if (output == graph::QkNormBackwardOut::kDX)
     return {sums * (1 + kRstd * (1 + kRstd * kRstd)), std::abs(op.rest.to[i])};
-  const graph::RmsNormBackward<double>& norm =
+  const graph::RowNormBackward<double>& norm =
       output == graph::QkNormBackwardOut::kDGammaQ ? op.q : op.k;
   return {(2 + static_cast<double>(norm.rows) / 8) * static_cast<double>(norm.rows) * kRstd, 0};
 }

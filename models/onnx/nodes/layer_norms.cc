@@ -4,10 +4,9 @@
 #include "models/onnx/nodes/lowering/pointwise.h"
 #include "models/onnx/nodes/node_type.h"
 #include "models/onnx/nodes/operands.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/reduce.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::onnx {
 namespace {

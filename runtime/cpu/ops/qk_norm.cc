@@ -1,4 +1,4 @@
-// Norms of heads by the kernels of RMS norm.
+// Norms of heads by the kernels of norms of rows.
 #include "runtime/graph/ops/qk_norm.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/ops/rms_norm.h"
+#include "runtime/cpu/ops/row_norm.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -23,18 +23,18 @@ void copy_rest(const graph::QkNormRest<float>& rest) {
 }
 
 void run_forward(const graph::QkNormForward<float>& op) {
-  rms_norm_forward(op.q);
-  rms_norm_forward(op.k);
+  row_norm_forward(op.q);
+  row_norm_forward(op.k);
   copy_rest(op.rest);
 }
 
 size_t backward_workspace_bytes(const graph::QkNormBackward<float>& op) {
-  return std::max(rms_norm_backward_workspace_bytes(op.q), rms_norm_backward_workspace_bytes(op.k));
+  return std::max(row_norm_backward_workspace_bytes(op.q), row_norm_backward_workspace_bytes(op.k));
 }
 
 void run_backward(const graph::QkNormBackward<float>& op) {
-  rms_norm_backward(op.q);
-  rms_norm_backward(op.k);
+  row_norm_backward(op.q);
+  row_norm_backward(op.k);
   copy_rest(op.rest);
 }
 

@@ -5,20 +5,14 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
-#include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/row_parts.h"
 
 namespace lockstep::cuda {
 namespace {
 
 constexpr int kThreads = 128;          // per block
 constexpr int64_t kWarpVectors = 512;  // max vectors of a row that a warp handles
-
-template <typename Operation, int RowThreads>
-__device__ __forceinline__ float row_reduce(float value) {
-  if constexpr (RowThreads == kWarp) return warp_reduce<Operation>(value);
-  return block_reduce<Operation, RowThreads>(value);
-}
 
 // Calls f(column) for each vector of N elements of the row that this thread handles.
 template <int RowThreads, int N, typename F>

@@ -6,20 +6,15 @@
 #include "runtime/cuda/plan/tiles.h"
 #include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/group_norm.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/qk_norm.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::cuda {
 
 // ---- Rows ----
 
-inline size_t layer_norm_backward_workspace(const graph::LayerNormBackward<float>& op) {
-  return 2 * row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
-}
-
-inline size_t rms_norm_backward_workspace(const graph::RmsNormBackward<float>& op) {
-  return row_blocks_of(op.rows) * static_cast<size_t>(op.columns) * sizeof(float);
+inline size_t row_norm_backward_workspace(const graph::RowNormBackward<float>& op) {
+  return row_blocks_of(op.rows) * static_cast<size_t>(op.sums()) * sizeof(float);
 }
 
 // ---- Heads ----

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "runtime/graph/op_call.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::graph {
 
@@ -77,8 +77,8 @@ struct QkNormForward {
   QkNormSizes sizes =
       QkNormSizes::of(call.input_shape(QkNormIn::kX), call.attributes<QkNormAttributes>());
   // Rows are heads: (tokens H) and (tokens K) of D elements.
-  RmsNormForward<T> q = norm(sizes.q, QkNormIn::kGammaQ, QkNormOut::kRstdQ);
-  RmsNormForward<T> k = norm(sizes.k, QkNormIn::kGammaK, QkNormOut::kRstdK);
+  RowNormForward<T> q = norm(sizes.q, QkNormIn::kGammaQ, QkNormOut::kRstdQ);
+  RowNormForward<T> k = norm(sizes.k, QkNormIn::kGammaK, QkNormOut::kRstdK);
   QkNormRest<T> rest = {sizes.tokens,
                         sizes.width,
                         sizes.rest,
@@ -86,7 +86,7 @@ struct QkNormForward {
                         call.output<T>(QkNormOut::kY)};
 
  private:
-  RmsNormForward<T> norm(QkNormSizes::Heads heads, QkNormIn gamma, QkNormOut rstd) const {
+  RowNormForward<T> norm(QkNormSizes::Heads heads, QkNormIn gamma, QkNormOut rstd) const {
     return {.rows = sizes.tokens * heads.count,
             .columns = sizes.head_size,
             .places = {heads.count, sizes.width},
@@ -107,13 +107,13 @@ struct QkNormBackward {
   QkNormSizes sizes =
       QkNormSizes::of(call.input_shape(In::kDY), call.attributes<QkNormAttributes>());
   // Each one uses the whole workspace, one after the other.
-  RmsNormBackward<T> q = norm(sizes.q, In::kGammaQ, In::kRstdQ, Out::kDGammaQ);
-  RmsNormBackward<T> k = norm(sizes.k, In::kGammaK, In::kRstdK, Out::kDGammaK);
+  RowNormBackward<T> q = norm(sizes.q, In::kGammaQ, In::kRstdQ, Out::kDGammaQ);
+  RowNormBackward<T> k = norm(sizes.k, In::kGammaK, In::kRstdK, Out::kDGammaK);
   QkNormRest<T> rest = {
       sizes.tokens, sizes.width, sizes.rest, call.input<T>(In::kDY), call.output<T>(Out::kDX)};
 
  private:
-  RmsNormBackward<T> norm(QkNormSizes::Heads heads, In gamma, In rstd, Out d_gamma) const {
+  RowNormBackward<T> norm(QkNormSizes::Heads heads, In gamma, In rstd, Out d_gamma) const {
     return {.rows = sizes.tokens * heads.count,
             .columns = sizes.head_size,
             .places = {heads.count, sizes.width},

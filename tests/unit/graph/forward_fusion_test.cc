@@ -13,12 +13,11 @@
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/concat.h"
-#include "runtime/graph/ops/layer_norm.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/pointwise.h"
 #include "runtime/graph/ops/pointwise_losses.h"
 #include "runtime/graph/ops/rearrange.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::graph {
 namespace {
@@ -90,9 +89,9 @@ TEST_F(ForwardFusion, ASumIsComputedByTheNormThatReadsItFirst) {
                          OpKind::kAdd,
                          OpKind::kMeanSquaredError}));
   const Op& op = graph_.ops[2];
-  EXPECT_EQ(op.inputs[LayerNormIn::kX], a);
-  EXPECT_EQ(op.inputs[LayerNormIn::kDelta], b);
-  EXPECT_EQ(op.outputs[LayerNormOut::kSum], sum);
+  EXPECT_EQ(op.inputs[RowNormIn::kX], a);
+  EXPECT_EQ(op.inputs[RowNormIn::kDelta], b);
+  EXPECT_EQ(op.outputs[RowNormOut::kSum], sum);
 }
 
 TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
@@ -101,7 +100,7 @@ TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
   const TensorId other = linear("c", sum, 6);
   const std::vector<OpKind> found = fused(ops::add(builder_, "again", other, norm("norm", sum)));
   EXPECT_EQ(found[2], OpKind::kAdd);
-  EXPECT_EQ(graph_.ops[4].inputs[LayerNormIn::kDelta], kNoTensor);
+  EXPECT_EQ(graph_.ops[4].inputs[RowNormIn::kDelta], kNoTensor);
 }
 
 // What a norm gives may decide alone which elements of the sum are kept: then no gradient comes back to it.

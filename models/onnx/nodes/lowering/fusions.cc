@@ -6,7 +6,7 @@
 
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/read/constants.h"
-#include "runtime/graph/ops/rms_norm.h"
+#include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::onnx {
 namespace {
