@@ -2,22 +2,12 @@
 #include "runtime/graph/ops/concat.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "runtime/base/threads.h"
-#include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/words.h"
 
 namespace lockstep::cpu {
 namespace {
-
-void copy(const float* from, int64_t n, float* to) {
-  if (n < 16) {  // a call would take longer
-    for (int64_t i = 0; i < n; ++i) to[i] = from[i];
-  } else {
-    std::memcpy(to, from, n * sizeof(float));
-  }
-}
 
 // f(input, its first element, first element of y, elements) for each contiguous run of y.
 template <typename F>
@@ -45,13 +35,13 @@ void for_each_run(const graph::ConcatAttributes& sizes, F f) {
 
 void run_forward(const graph::ConcatForward<float>& op) {
   for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
-    copy(op.x[k] + from, n, op.y + to);
+    copy_words(op.x[k] + from, n, op.y + to);
   });
 }
 
 void run_backward(const graph::ConcatBackward<float>& op) {
   for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
-    if (op.d_x[k] != nullptr) copy(op.d_y + from, n, op.d_x[k] + to);
+    if (op.d_x[k] != nullptr) copy_words(op.d_y + from, n, op.d_x[k] + to);
   });
 }
 

@@ -1,10 +1,12 @@
+// Tokens are gathered, and their gradients added, by the op gather.
 #include "runtime/graph/ops/embedding.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include "runtime/cpu/in_parallel.h"
+#include "runtime/cpu/ops/gather.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/embedding.cc"
@@ -23,30 +25,16 @@ HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) 
   });
 }
 
-// Rows [begin, end) of the B * T rows of y.
+// Rows [begin, end) of the B * T rows of y, with positions.
 void embedding_forward_kernel(const graph::EmbeddingForward<float>& op,
                               int64_t begin,
                               int64_t end) {
   const int64_t channels = op.sizes.channels;
   for (int64_t row = begin; row < end; ++row) {
-    const float* const token = op.token + op.ids[row] * channels;
-    float* const y = op.y + row * channels;
-    if (op.position == nullptr)
-      std::memcpy(y, token, channels * sizeof(float));
-    else
-      add_rows(token, op.position + row % op.sizes.time * channels, y, channels);
-  }
-}
-
-// Columns [begin, end) of every row of d_token. A column belongs to one thread, which adds the
-// tokens in order.
-void embedding_token_backward_kernel(const graph::EmbeddingBackward<float>& op,
-                                     int64_t begin,
-                                     int64_t end) {
-  const int64_t rows = op.sizes.batch * op.sizes.time, channels = op.sizes.channels;
-  for (int64_t row = 0; row < rows; ++row) {
-    float* sum = op.d_token + op.ids[row] * channels + begin;
-    add_rows(sum, op.d_y + row * channels + begin, sum, end - begin);
+    add_rows(op.token + op.ids[row] * channels,
+             op.position + row % op.sizes.time * channels,
+             op.y + row * channels,
+             channels);
   }
 }
 
@@ -70,12 +58,19 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 HWY_EXPORT(embedding_forward_kernel);
-HWY_EXPORT(embedding_token_backward_kernel);
 HWY_EXPORT(embedding_position_backward_kernel);
 
 namespace {
 
+// A table of tokens as x of the op gather.
+graph::GatherSizes table_sizes(const graph::EmbeddingSizes& sizes) {
+  return {.extent = sizes.vocabulary, .inner = sizes.channels, .count = sizes.batch * sizes.time};
+}
+
 void run_forward(const graph::EmbeddingForward<float>& op) {
+  if (op.position == nullptr)
+    return gather_forward(
+        {.sizes = table_sizes(op.sizes), .x = op.token, .indices = op.ids, .y = op.y});
   in_parallel(op.sizes.batch * op.sizes.time,
               grain_rows(op.sizes.channels),
               HWY_DYNAMIC_DISPATCH(embedding_forward_kernel),
@@ -83,20 +78,12 @@ void run_forward(const graph::EmbeddingForward<float>& op) {
 }
 
 void run_backward(const graph::EmbeddingBackward<float>& op) {
-  const int64_t channels = op.sizes.channels, rows = op.sizes.batch * op.sizes.time;
-  if (op.d_token != nullptr && !op.accumulate_token) {
-    const int64_t elements = op.sizes.vocabulary * channels;
-    parallel_for(elements, kGrainElements, [&](int64_t begin, int64_t end) {
-      std::memset(op.d_token + begin, 0, (end - begin) * sizeof(float));
-    });
+  const int64_t channels = op.sizes.channels;
+  if (op.d_token != nullptr) {
+    if (!op.accumulate_token) clear_words(op.d_token, op.sizes.vocabulary * channels);
+    add_slices(
+        {.sizes = table_sizes(op.sizes), .d_y = op.d_y, .indices = op.ids, .d_x = op.d_token});
   }
-  // Columns are divided at cache-line boundaries.
-  constexpr int64_t kLine = 16;
-  const auto token_kernel = HWY_DYNAMIC_DISPATCH(embedding_token_backward_kernel);
-  const int64_t lines = op.d_token == nullptr ? 0 : (channels + kLine - 1) / kLine;
-  parallel_for(lines, grain_rows(rows * kLine), [&](int64_t begin, int64_t end) {
-    token_kernel(op, begin * kLine, std::min(channels, end * kLine));
-  });
   if (op.d_position == nullptr) return;
   in_parallel(op.sizes.time,
               grain_rows(op.sizes.batch * channels),

@@ -1,13 +1,11 @@
-// Elements are copied as words of four bytes, whatever their type. A sum belongs to one thread,
-// which adds its terms in order.
-#include "runtime/graph/ops/gather.h"
+#include "runtime/cpu/ops/gather.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/ops/words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/gather.cc"
@@ -19,15 +17,14 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// Columns [begin, end) of all slices of d_x at `outer`.
-void gather_backward_kernel(const graph::GatherBackward<float>& op,
-                            int64_t outer,
-                            int64_t begin,
-                            int64_t end) {
+// Columns [begin, end) of all slices at `outer`.
+void add_slices_kernel(const graph::GatherBackward<float>& op,
+                       int64_t outer,
+                       int64_t begin,
+                       int64_t end) {
   const auto [outers, extent, inner, count] = op.sizes;
   float* const d_x = op.d_x + outer * extent * inner + begin;
   const float* const d_y = op.d_y + outer * count * inner + begin;
-  for (int64_t e = 0; e < extent; ++e) std::fill_n(d_x + e * inner, end - begin, 0.0f);
   for (int64_t i = 0; i < count; ++i) {
     float* const sum = d_x + graph::gathered_index(op.indices[i], extent) * inner;
     const float* const from = d_y + i * inner;
@@ -47,26 +44,20 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(gather_backward_kernel);
+HWY_EXPORT(add_slices_kernel);
 
-namespace {
-
-void run_forward(const graph::GatherForward<float>& op) {
+void gather_forward(const graph::GatherForward<float>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t slice =
           row / count * extent + graph::gathered_index(op.indices[row % count], extent);
-      const float* const from = op.x + slice * inner;
-      float* const to = op.y + row * inner;
-      if (inner < 16) {  // a call would take longer
-        for (int64_t c = 0; c < inner; ++c) to[c] = from[c];
-      } else {
-        std::memcpy(to, from, inner * sizeof(float));
-      }
+      copy_words(op.x + slice * inner, inner, op.y + row * inner);
     }
   });
 }
+
+namespace {
 
 void run_elements(const graph::GatherForward<float>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
@@ -98,9 +89,8 @@ void for_each_columns(const graph::GatherSizes& sizes, F f) {
 }
 
 void run_backward(const graph::GatherBackward<float>& op) {
-  const auto kernel = HWY_DYNAMIC_DISPATCH(gather_backward_kernel);
-  for_each_columns(
-      op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
+  clear_words(op.d_x, op.sizes.outer * op.sizes.extent * op.sizes.inner);
+  add_slices(op);
 }
 
 void run_elements_backward(const graph::GatherBackward<float>& op) {
@@ -119,13 +109,19 @@ void run_elements_backward(const graph::GatherBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kGather, "copies"),
+    exec::row<gather_forward>(graph::OpKind::kGather, "copies"),
     exec::row<run_backward>(graph::OpKind::kGatherBackward, "simd"),
     exec::row<run_elements>(graph::OpKind::kGatherElements, "copies"),
     exec::row<run_elements_backward>(graph::OpKind::kGatherElementsBackward, "plain"),
 };
 
 }  // namespace
+
+void add_slices(const graph::GatherBackward<float>& op) {
+  const auto kernel = HWY_DYNAMIC_DISPATCH(add_slices_kernel);
+  for_each_columns(
+      op.sizes, [&](int64_t outer, int64_t begin, int64_t end) { kernel(op, outer, begin, end); });
+}
 
 constinit const exec::Implementations kCpuGather = kRows;
 

@@ -12,6 +12,7 @@
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/strided_loops.h"
+#include "runtime/cpu/ops/words.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/rearrange.cc"
@@ -97,11 +98,6 @@ namespace {
 
 // ---- Copies ----
 
-void fill(float* y, int64_t n, float word) {
-  parallel_for(
-      n, kGrainElements, [&](int64_t begin, int64_t end) { std::fill(y + begin, y + end, word); });
-}
-
 // Copies runs along the last loop; long runs are cut into pieces.
 void copy_runs(const StridedLoops& all, const float* x, float* y) {
   const int outer = all.rank - 1;
@@ -113,13 +109,7 @@ void copy_runs(const StridedLoops& all, const float* x, float* y) {
     StridedPosition position(all, outer, begin / pieces);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % pieces * length, n = std::min(run - first, length);
-      const float* const from = x + position.from + first;
-      float* const to = y + position.to + first;
-      if (n < 16) {  // a call would take longer
-        for (int64_t i = 0; i < n; ++i) to[i] = from[i];
-      } else if (n > 0) {
-        std::memcpy(to, from, n * sizeof(float));
-      }
+      copy_words(x + position.from + first, n, y + position.to + first);
       if (k % pieces == pieces - 1) position.advance();
     }
   });
@@ -172,7 +162,9 @@ void run_forward(const graph::RearrangeForward<float>& op) {
     const bool is_integer = op.call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
     const float word =
         is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
-    fill(op.y, op.view.elements(), word);
+    parallel_for(op.view.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
+      std::fill(op.y + begin, op.y + end, word);
+    });
   }
   StridedLoops all(op.view);
   if (all.elements() == 0) return;
@@ -316,7 +308,7 @@ size_t backward_workspace_bytes(const Backward& op) {
 }
 
 void run_backward(const Backward& op) {
-  if (!op.accumulate && !op.view.reads_everywhere()) fill(op.d_x, op.view.elements(), 0.0f);
+  if (!op.accumulate && !op.view.reads_everywhere()) clear_words(op.d_x, op.view.elements());
   const Sums sums(op);
   const int64_t outputs = sums.outputs.elements();
   if (outputs == 0) return;

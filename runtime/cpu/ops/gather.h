@@ -1,0 +1,14 @@
+#pragma once
+// The parts of the op gather that other ops use.
+
+#include "runtime/graph/ops/gather.h"
+
+namespace lockstep::cpu {
+
+void gather_forward(const graph::GatherForward<float>& op);
+
+// d_x += the slices of d_y, in the order of their indices. A sum belongs to one thread, which adds
+// its terms in order.
+void add_slices(const graph::GatherBackward<float>& op);
+
+}  // namespace lockstep::cpu
