@@ -154,14 +154,7 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   if (uses_strips(s)) {
     return HWY_DYNAMIC_DISPATCH(forward_strips)(op, static_cast<char*>(workspace));
   }
-  Gather g = forward_gather(op);
-  for (int64_t group = 0; group < s.groups; ++group) {
-    run(s, g, workspace);
-    g.a += g.depth;
-    g.weights += g.columns * g.weight_stride;
-    g.c += g.columns;
-    g.epilogue = g.epilogue.from(g.columns, g.columns);
-  }
+  for_each_group(s, forward_gather(op), [&](const Gather& g) { run(s, g, workspace); });
 }
 
 void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
@@ -169,13 +162,8 @@ void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
   if (s.is_linear()) return linear_backward_input(linear_backward(op));
   if (is_depthwise(s)) return depthwise_backward_input(op);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
-    Gather g = backward_gather(op, axis_h, axis_w);
-    for (int64_t group = 0; group < s.groups; ++group) {
-      run(s, g, op.workspace);
-      g.a += g.depth;
-      g.weights += g.depth * g.weight_stride;
-      g.c += g.columns;
-    }
+    const Gather first = backward_gather(op, axis_h, axis_w);
+    for_each_group(s, first, [&](const Gather& g) { run(s, g, op.workspace); });
   });
 }
 

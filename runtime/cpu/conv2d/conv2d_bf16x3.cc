@@ -74,27 +74,15 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
     return bf16x3::linear_forward({linear_shape(s), op.x, op.w, op.epilogue, nullptr, op.y},
                                   workspace);
   }
-  Gather g = forward_gather(op);
-  for (int64_t group = 0; group < s.groups; ++group) {
-    run(g, workspace);
-    g.a += g.depth;
-    g.weights += g.columns * g.weight_stride;
-    g.c += g.columns;
-    g.epilogue = g.epilogue.from(g.columns, g.columns);
-  }
+  for_each_group(s, forward_gather(op), [&](const Gather& g) { run(g, workspace); });
 }
 
 void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
   const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return bf16x3::linear_backward_input(linear_backward(op));
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
-    Gather g = backward_gather(op, axis_h, axis_w);
-    for (int64_t group = 0; group < s.groups; ++group) {
-      run(g, op.workspace);
-      g.a += g.depth;
-      g.weights += g.depth * g.weight_stride;
-      g.c += g.columns;
-    }
+    const Gather first = backward_gather(op, axis_h, axis_w);
+    for_each_group(s, first, [&](const Gather& g) { run(g, op.workspace); });
   });
 }
 

@@ -147,6 +147,18 @@ inline Gather backward_gather(const graph::Conv2dBackward<float>& op,
           .c_strides = pixel_strides(s.height, s.width, s.channels)};
 }
 
+// Calls run(gather) for each group, from the gather of group 0.
+template <typename Run>
+void for_each_group(const graph::Conv2dShape& s, Gather g, const Run& run) {
+  for (int64_t group = 0; group < s.groups; ++group) {
+    run(g);
+    g.a += g.depth;
+    g.weights += (g.transposed ? g.columns : g.depth) * g.weight_stride;
+    g.c += g.columns;
+    g.epilogue = g.epilogue.from(g.columns, g.columns);
+  }
+}
+
 // Cuts the depth, taps x channels, into blocks that fit into a packed panel of weights: either
 // several full taps, or a part of the channels of one tap.
 struct TapBlocks {
