@@ -38,4 +38,14 @@ struct Divisor64 {
 
 inline constexpr int64_t kMaxIndices32 = int64_t{1} << 31;
 
+// Calls f with a divisor of the type for indices in [0, n).
+template <typename F>
+void with_divisor(int64_t n, F f) {
+  if (n < kMaxIndices32) {
+    f(Divisor32());
+  } else {
+    f(Divisor64());
+  }
+}
+
 }  // namespace lockstep::cuda

@@ -76,21 +76,13 @@ Parts<P, Divisor> parts_of(const graph::ConcatAttributes& sizes,
 }
 
 template <typename Word, typename Divisor>
-void start(const graph::ConcatForward<std::byte>& op, int64_t width, Stream stream) {
-  for_each_flat<1>(op.sizes.rows * op.sizes.columns() / width,
-                   false,
-                   Join<Word, Divisor>{parts_of<const Word*, Divisor>(op.sizes, op.x, width),
-                                       reinterpret_cast<Word*>(op.y)},
-                   stream);
+Join<Word, Divisor> copies_of(const graph::ConcatForward<std::byte>& op, int64_t width) {
+  return {parts_of<const Word*, Divisor>(op.sizes, op.x, width), reinterpret_cast<Word*>(op.y)};
 }
 
 template <typename Word, typename Divisor>
-void start(const graph::ConcatBackward<std::byte>& op, int64_t width, Stream stream) {
-  for_each_flat<1>(op.sizes.rows * op.sizes.columns() / width,
-                   false,
-                   Split<Word, Divisor>{parts_of<Word*, Divisor>(op.sizes, op.d_x, width),
-                                        reinterpret_cast<const Word*>(op.d_y)},
-                   stream);
+Split<Word, Divisor> copies_of(const graph::ConcatBackward<std::byte>& op, int64_t width) {
+  return {parts_of<Word*, Divisor>(op.sizes, op.d_x, width), reinterpret_cast<const Word*>(op.d_y)};
 }
 
 // Whether rows and arrays consist of aligned words of `width` elements, which have `bytes` bytes.
@@ -111,11 +103,10 @@ bool in_words(const graph::ConcatAttributes& sizes,
 
 template <typename Word, typename O>
 void start(const O& op, int64_t width, Stream stream) {
-  if (op.sizes.rows * op.sizes.columns() / width < kMaxIndices32) {
-    start<Word, Divisor32>(op, width, stream);
-  } else {
-    start<Word, Divisor64>(op, width, stream);
-  }
+  const int64_t n = op.sizes.rows * op.sizes.columns() / width;
+  with_divisor(n, [&](auto divisor) {
+    for_each_flat<1>(n, false, copies_of<Word, decltype(divisor)>(op, width), stream);
+  });
 }
 
 // T is an unsigned type of the size of an element.

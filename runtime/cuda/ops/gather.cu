@@ -57,7 +57,7 @@ void copy(const graph::GatherForward<std::byte>& op, int64_t width, Stream strea
   const graph::GatherSizes& sizes = op.sizes;
   const int64_t inner = sizes.inner / width, n = sizes.outer * sizes.count * inner;
   if (n == 0) return;
-  const auto start = [&](auto divisor) {
+  with_divisor(n, [&](auto divisor) {
     using Divisor = decltype(divisor);
     for_each_flat<1>(n,
                      false,
@@ -68,12 +68,7 @@ void copy(const graph::GatherForward<std::byte>& op, int64_t width, Stream strea
                                                    op.indices,
                                                    reinterpret_cast<Word*>(op.y)},
                      stream);
-  };
-  if (n < kMaxIndices32) {
-    start(Divisor32());
-  } else {
-    start(Divisor64());
-  }
+  });
 }
 
 // T is an unsigned type of the size of an element.

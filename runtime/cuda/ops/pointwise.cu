@@ -3,6 +3,7 @@
 #include "runtime/graph/ops/pointwise.h"
 
 #include <limits>
+#include <utility>
 
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/for_each.h"
@@ -69,62 +70,23 @@ __device__ __forceinline__ void store_result(DType type,
   }
 }
 
-// Calls f with the function as a compile-time constant.
-template <typename F>
-__device__ __forceinline__ void with_function(graph::PointwiseFunction function, F f) {
-#define LOCKSTEP_CASE(Function)            \
-  case graph::PointwiseFunction::Function: \
-    return f(std::integral_constant<graph::PointwiseFunction, graph::PointwiseFunction::Function>())
-  switch (function) {
-    LOCKSTEP_CASE(kIdentity);
-    LOCKSTEP_CASE(kNeg);
-    LOCKSTEP_CASE(kAbs);
-    LOCKSTEP_CASE(kSign);
-    LOCKSTEP_CASE(kReciprocal);
-    LOCKSTEP_CASE(kSqrt);
-    LOCKSTEP_CASE(kExp);
-    LOCKSTEP_CASE(kLog);
-    LOCKSTEP_CASE(kSin);
-    LOCKSTEP_CASE(kCos);
-    LOCKSTEP_CASE(kTan);
-    LOCKSTEP_CASE(kAsin);
-    LOCKSTEP_CASE(kAcos);
-    LOCKSTEP_CASE(kAtan);
-    LOCKSTEP_CASE(kSinh);
-    LOCKSTEP_CASE(kCosh);
-    LOCKSTEP_CASE(kAsinh);
-    LOCKSTEP_CASE(kAcosh);
-    LOCKSTEP_CASE(kAtanh);
-    LOCKSTEP_CASE(kTanh);
-    LOCKSTEP_CASE(kSigmoid);
-    LOCKSTEP_CASE(kErf);
-    LOCKSTEP_CASE(kSoftplus);
-    LOCKSTEP_CASE(kFloor);
-    LOCKSTEP_CASE(kCeil);
-    LOCKSTEP_CASE(kTrunc);
-    LOCKSTEP_CASE(kRound);
-    LOCKSTEP_CASE(kNot);
-    LOCKSTEP_CASE(kIsNan);
-    LOCKSTEP_CASE(kIsInf);
-    LOCKSTEP_CASE(kAdd);
-    LOCKSTEP_CASE(kSub);
-    LOCKSTEP_CASE(kMul);
-    LOCKSTEP_CASE(kDiv);
-    LOCKSTEP_CASE(kPow);
-    LOCKSTEP_CASE(kMin);
-    LOCKSTEP_CASE(kMax);
-    LOCKSTEP_CASE(kFmod);
-    LOCKSTEP_CASE(kMod);
-    LOCKSTEP_CASE(kLess);
-    LOCKSTEP_CASE(kLessOrEqual);
-    LOCKSTEP_CASE(kEqual);
-    LOCKSTEP_CASE(kAnd);
-    LOCKSTEP_CASE(kOr);
-    LOCKSTEP_CASE(kXor);
-    LOCKSTEP_CASE(kWhere);
-    default: return;
-  }
-#undef LOCKSTEP_CASE
+constexpr auto kFirstFunction = static_cast<size_t>(graph::PointwiseFunction::kIdentity);
+using Functions = std::make_index_sequence<static_cast<size_t>(graph::PointwiseFunction::kCount) -
+                                           kFirstFunction>;
+
+// Calls f with the function, one with operands, as a compile-time constant.
+template <typename F, size_t... I>
+__device__ __forceinline__ void with_function(graph::PointwiseFunction function,
+                                              F f,
+                                              std::index_sequence<I...>) {
+  const auto call = [&](auto constant) {
+    if (function != constant()) return false;
+    f(constant);
+    return true;
+  };
+  (call(std::integral_constant<graph::PointwiseFunction,
+                               static_cast<graph::PointwiseFunction>(kFirstFunction + I)>()) ||
+   ...);
 }
 
 // Index: the integer type of element indices, 32 bits if sufficient, because 64-bit division is
@@ -162,12 +124,13 @@ __global__ void __launch_bounds__(kFlatThreads, 1) pointwise_kernel(Arguments of
   };
   for (int s = 0; s < of.code.steps; ++s) {
     const graph::PointwiseStep step = of.code.step[s];
-    with_function(step.function, [&](auto function) {
+    const auto apply = [&](auto function) {
 #pragma unroll
       for (int k = 0; k < N; ++k)
         values[step.to][k] = graph::pointwise_value<float>(
             function(), value(step.a, k), value(step.b, k), value(step.c, k));
-    });
+    };
+    with_function(step.function, apply, Functions());
   }
   store_result(of.y_type, values[of.code.step[of.code.steps - 1].to], of.y, first);
 }

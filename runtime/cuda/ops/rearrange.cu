@@ -77,7 +77,7 @@ void copy_words(
     const graph::View& view, const std::byte* x, std::byte* y, Word fill, Stream stream) {
   const int64_t n = view.elements();
   if (n == 0) return;
-  const auto start = [&](auto divisor) {
+  with_divisor(n, [&](auto divisor) {
     using Walk = ViewWalk<decltype(divisor)>;
     for_each_flat<1>(
         n,
@@ -85,12 +85,7 @@ void copy_words(
         CopyWords<Word, decltype(divisor)>{
             Walk(view), reinterpret_cast<const Word*>(x), reinterpret_cast<Word*>(y), fill},
         stream);
-  };
-  if (n < kMaxIndices32) {
-    start(Divisor32());
-  } else {
-    start(Divisor64());
-  }
+  });
 }
 
 // Sets `words` to the view in words of `width` > 1 elements. Returns false if there is none.
