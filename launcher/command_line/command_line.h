@@ -63,9 +63,9 @@ struct OptionRules {
   std::string environment = {};  // variable with the value if the command line has none
   bool per_rank = false;         // may differ between the ranks of a run
   bool may_be_empty = false;     // an empty text is a value
-  // Names of the option in other programs, for hints in errors: "data_dir"; with a value of this
-  // option that the name stands for: "gpu=cuda".
-  std::vector<std::string> also = {};
+  // Names of the option in other programs, separated by blanks, for hints in errors: "data_dir";
+  // with a value of this option that the name stands for: "gpu=cuda".
+  std::string also = {};
 };
 
 struct OptionSpec {
@@ -82,7 +82,7 @@ struct CommandSpec {
   std::vector<OptionSpec> options = {};
   std::vector<CommandSpec> subcommands = {};  // if there are any, exactly one must follow
   Command run = nullptr;                      // owns the targets of the options
-  std::vector<std::string> also = {};         // names of the command in other programs
+  std::string also = {};                      // names of the command in other programs
   std::string passes_to = {};                 // the command that follows "--", such as train
 
   void add(const std::string& option_name,

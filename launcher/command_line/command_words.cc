@@ -96,8 +96,7 @@ class WordReader {
   const std::vector<OptionSpec>& options() const { return chosen_.command->options; }
 
   const OptionSpec* find(const std::string& name) const {
-    const auto found = std::ranges::find(options(), name, &OptionSpec::name);
-    return found == options().end() ? nullptr : &*found;
+    return find_option(*chosen_.command, name);
   }
 
   std::string read_flag() {

@@ -36,40 +36,31 @@ void add_output_options(CommandSpec& command, CommonOptions& options) {
   command.add("--json",
               &options.json,
               "Write the command's result to this file as JSON; - is the standard output",
-              {.per_rank = true, .also = {"json_out", "output_json", "result"}});
+              {.per_rank = true, .also = "json_out output_json result"});
   command.add("--log-level",
               &options.log_level,
               "Log level: trace, debug, info, warn, error or off",
               {.show_default = true,
                .allowed = OneOf{{"trace", "debug", "info", "warn", "error", "off"}},
                .per_rank = true,
-               .also = {"verbose=debug",
-                        "v=debug",
-                        "debug=debug",
-                        "quiet=warn",
-                        "q=warn",
-                        "silent=off",
-                        "warning=warn",
-                        "loglevel",
-                        "verbosity"}});
+               .also = "verbose=debug v=debug debug=debug quiet=warn q=warn silent=off "
+                       "warning=warn loglevel verbosity"});
 }
 
 void add_config_argument(CommandSpec& command, CommonOptions& options) {
-  command.add("CONFIG",
-              &options.config,
-              "Config file: protobuf text format or JSON",
-              {.required = true,
-               .per_rank = true,
-               .also = {"config", "config_file", "config_path", "cfg", "conf", "c", "f"}});
+  command.add(
+      "CONFIG",
+      &options.config,
+      "Config file: protobuf text format or JSON",
+      {.required = true, .per_rank = true, .also = "config config_file config_path cfg conf c f"});
 }
 
 void add_set_option(CommandSpec& command, CommonOptions& options) {
-  command.add("--set",
-              &options.set,
-              "Override a field: path.to.field=value; can be repeated",
-              {.one_each_time = true,
-               .per_rank = true,
-               .also = {"override", "overrides", "cfg_options", "opts"}});
+  command.add(
+      "--set",
+      &options.set,
+      "Override a field: path.to.field=value; can be repeated",
+      {.one_each_time = true, .per_rank = true, .also = "override overrides cfg_options opts"});
 }
 
 void add_config_options(CommandSpec& command, CommonOptions& options) {
@@ -78,14 +69,7 @@ void add_config_options(CommandSpec& command, CommonOptions& options) {
               &options.data,
               "Folder of the data files, instead of data.dir",
               {.per_rank = true,
-               .also = {"data_dir",
-                        "dir",
-                        "dataset",
-                        "data_path",
-                        "data_root",
-                        "data_folder",
-                        "root",
-                        "train_dir"}});
+               .also = "data_dir dir dataset data_path data_root data_folder root train_dir"});
 }
 
 std::string device_of_environment() {
@@ -101,17 +85,8 @@ void add_device_options(CommandSpec& command, CommonOptions& options) {
                .allowed = OneOf{{"auto", "cpu", "cuda"}},
                .environment = kDeviceVariable,
                .per_rank = true,
-               .also = {"gpu=cuda",
-                        "cuda=cuda",
-                        "use_gpu=cuda",
-                        "use_cuda=cuda",
-                        "gpu_id=cuda",
-                        "0=cuda",
-                        "cpu=cpu",
-                        "no_cuda=cpu",
-                        "use_cpu=cpu",
-                        "no_gpu=cpu",
-                        "accelerator"}});
+               .also = "gpu=cuda cuda=cuda use_gpu=cuda use_cuda=cuda gpu_id=cuda 0=cuda cpu=cpu "
+                       "no_cuda=cpu use_cpu=cpu no_gpu=cpu accelerator"});
   command.add("--share-gpu",
               &options.share_gpu,
               "Let several ranks use one GPU (for tests: slow, over sockets)");
@@ -120,7 +95,7 @@ void add_device_options(CommandSpec& command, CommonOptions& options) {
 void add_threads_option(CommandSpec& command,
                         int& threads,
                         const std::string& help,
-                        const std::vector<std::string>& also) {
+                        const std::string& also) {
   command.add("--threads",
               &threads,
               help,
@@ -138,20 +113,8 @@ void add_common_options(CommandSpec& command, CommonOptions& options) {
               &options.run_dir,
               "Folder for everything that the run writes, instead of output.run_dir",
               {.per_rank = true,
-               .also = {"output_dir",
-                        "out_dir",
-                        "outdir",
-                        "output",
-                        "out",
-                        "o",
-                        "log_dir",
-                        "logging_dir",
-                        "logdir",
-                        "save_dir",
-                        "work_dir",
-                        "workdir",
-                        "tensorboard_dir",
-                        "run_folder"}});
+               .also = "output_dir out_dir outdir output out o log_dir logging_dir logdir save_dir "
+                       "work_dir workdir tensorboard_dir run_folder"});
   add_output_options(command, options);
 }
 

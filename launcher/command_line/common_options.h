@@ -53,8 +53,7 @@ void add_config_options(CommandSpec& command, CommonOptions& options);
 void add_threads_option(CommandSpec& command,
                         int& threads,
                         const std::string& help,
-                        const std::vector<std::string>& also = {
-                            "workers", "num_workers", "jobs", "j"});
+                        const std::string& also = "workers num_workers jobs j");
 
 // Adds all shared flags to a command, including those above.
 void add_common_options(CommandSpec& command, CommonOptions& options);

@@ -85,7 +85,7 @@ std::string whole_hint(const std::string& text) {
 
 // The word that an option's `also` translates, or one that is similar.
 std::string word_hint(const OptionSpec& option, const OneOf& allowed, const std::string& text) {
-  for (const std::string& other : option.rules.also)
+  for (const std::string& other : words_of(option.rules.also))
     if (other.starts_with(config::plain_flag(text) + "="))
       return fmt::format(" did you mean '{}'?", other.substr(other.find('=') + 1));
   if (text.size() < 4) return "";  // tpu is not a misspelt cpu

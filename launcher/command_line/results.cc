@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
-#include <iterator>
 #include <string_view>
 
 #include "collectives/agree/agreement.h"
@@ -43,9 +42,8 @@ constexpr std::string_view kFormatEndings[] = {
 
 bool has_format_ending(std::string_view path) {
   while (path.ends_with('/')) path.remove_suffix(1);
-  return std::any_of(std::begin(kFormatEndings),
-                     std::end(kFormatEndings),
-                     [&](std::string_view ending) { return has_suffix(path, ending); });
+  return std::ranges::any_of(kFormatEndings,
+                             [&](std::string_view ending) { return has_suffix(path, ending); });
 }
 
 void require_ending(const char* flag, const std::string& path, const FileEndings& endings) {

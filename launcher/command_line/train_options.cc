@@ -12,7 +12,7 @@ namespace lockstep::launcher {
 void check_train_options(const TrainOptions& options) {
   const std::string word = config::plain_flag(options.resume);
   const auto is_one_of = [&](std::initializer_list<const char*> words) {
-    return std::find(words.begin(), words.end(), word) != words.end();
+    return std::ranges::find(words, word) != words.end();
   };
   if (options.resume == "auto" || options.resume == "none") return;
   const char* hint = nullptr;
@@ -35,16 +35,8 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       "auto: continue from the newest checkpoint of the run folder, if there is one; none: start a "
       "new run; or the path of a checkpoint",
       {.show_default = true,
-       .also = {"resume_from_checkpoint",
-                "resume_from",
-                "ckpt_path",
-                "load",
-                "restart",
-                "continue",
-                "checkpoint",
-                "ckpt",
-                "load_checkpoint",
-                "auto_resume=auto"}});
+       .also = "resume_from_checkpoint resume_from ckpt_path load restart continue "
+               "checkpoint ckpt load_checkpoint auto_resume=auto"});
   command.add(
       "--allow-change",
       &options.allowed_changes,
@@ -61,7 +53,7 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       &options.walltime,
       "Time limit of the run, from its start: 90m, 2.5h, 12:00:00. The run stops early enough "
       "before it, as on SIGUSR1 (train.walltime_minutes). Slurm's own limit counts too",
-      {.also = {"time", "time_limit", "max_time"}});
+      {.also = "time time_limit max_time"});
 }
 
 }  // namespace lockstep::launcher

@@ -21,13 +21,9 @@ using Words = std::vector<std::string>;
 
 // Words for what a command does with a flag.
 constexpr std::pair<const char*, const char*> kTasks[] = {
-    {"check", "config CONFIG --check"},
-    {"lint", "config CONFIG --check"},
-    {"verify", "config CONFIG --check"},
-    {"validate", "config CONFIG --check"},
+    {"check lint verify validate", "config CONFIG --check"},
     {"defaults", "config --defaults CONFIG"},
-    {"resume", "train CONFIG --resume auto"},
-    {"continue", "train CONFIG --resume auto"},
+    {"resume continue", "train CONFIG --resume auto"},
     {"start", "train CONFIG"},
     {"status", "inspect RUN_DIR"},
     {"merge", "export CHECKPOINT --out FOLDER --format huggingface"}};
@@ -42,11 +38,6 @@ bool is_config_name(const std::string& word) {
 bool is_there(const std::string& path) {
   std::error_code error;
   return std::filesystem::exists(path, error);
-}
-
-const OptionSpec* find_option(const CommandSpec& command, const std::string& name) {
-  const auto found = std::ranges::find(command.options, name, &OptionSpec::name);
-  return found == command.options.end() ? nullptr : &*found;
 }
 
 // A flag as it is typed: its name and, if there is one, its value.
@@ -100,7 +91,7 @@ std::string own_flag(const CommandSpec& command, const TypedFlag& flag) {
       return suggest_option(option, flag);
   std::string found;
   for (const OptionSpec& option : command.options) {
-    for (const std::string& other : option.rules.also) {
+    for (const std::string& other : words_of(option.rules.also)) {
       const size_t equals = other.find('=');
       if (option.name == "--set" && flag.value.value_or("=").find('=') == std::string::npos)
         continue;  // --opt sgd
@@ -119,7 +110,7 @@ std::string near_flag(const CommandSpec& command, const TypedFlag& flag) {
   Words names{"help"};
   for (const OptionSpec& option : command.options) {
     if (option.name[0] == '-') names.push_back(config::plain_flag(option.name));
-    for (const std::string& other : option.rules.also)
+    for (const std::string& other : words_of(option.rules.also))
       names.push_back(other.substr(0, other.find('=')));
   }
   const std::string near = config::nearest(flag.plain, names);
@@ -171,7 +162,7 @@ std::string foreign_flag(const std::vector<ForeignFlags>& table,
                          const WordInPlace& place,
                          const TypedFlag& flag) {
   for (const ForeignFlags& flags : table) {
-    if (std::ranges::find(flags.names, flag.plain) == flags.names.end()) continue;
+    if (!config::has_word(flags.names, flag.plain)) continue;
     const std::string number = number_of_ranks(flag.value.value_or(""));
     const std::string command = place.chosen.path.empty() ? "train" : place.chosen.path;
     return fmt::format(fmt::runtime(flags.remedy), flag.word, number, command);
@@ -217,7 +208,7 @@ std::string meaning_of(const CommandSpec& command,
                        const WordInPlace& place) {
   if (std::string set = assignment_flag(command, flag); !set.empty()) return set;
   if (std::string own = own_flag(command, flag); !own.empty()) return own;
-  if (std::string launcher = foreign_flag(launcher_flags(), place, flag); !launcher.empty())
+  if (std::string launcher = foreign_flag(kLauncherFlags, place, flag); !launcher.empty())
     return launcher;
   const bool sets_fields =
       find_option(command, "--set") != nullptr && find_option(command, "CONFIG") != nullptr;
@@ -228,8 +219,7 @@ std::string meaning_of(const CommandSpec& command,
                   : std::vector<config::FieldMatch>{};
   if (!matches.empty() && !matches.front().excluded) return suggest_fields(matches, flag);
   if (command.name == "train")
-    if (std::string other = foreign_flag(trainer_flags(), place, flag); !other.empty())
-      return other;
+    if (std::string other = foreign_flag(kTrainerFlags, place, flag); !other.empty()) return other;
   if (!matches.empty()) return suggest_fields(matches, flag);
   if (std::string near = near_flag(command, flag); !near.empty()) return near;
   return sets_fields && flag.plain.size() > 2
@@ -238,6 +228,11 @@ std::string meaning_of(const CommandSpec& command,
 }
 
 }  // namespace
+
+const OptionSpec* find_option(const CommandSpec& command, const std::string& name) {
+  const auto found = std::ranges::find(command.options, name, &OptionSpec::name);
+  return found == command.options.end() ? nullptr : &*found;
+}
 
 ChosenCommand choose_command(const CommandSpec& program, const Words& words) {
   ChosenCommand chosen{&program, ""};
@@ -358,7 +353,7 @@ std::string unknown_command(const CommandSpec& program,
     const Words none;
     const TypedFlag flag = typed_flag({program, chosen, words, chosen.words, none});
     const std::string launcher =
-        foreign_flag(launcher_flags(), {program, chosen, words, chosen.words, none}, flag);
+        foreign_flag(kLauncherFlags, {program, chosen, words, chosen.words, none}, flag);
     if (!launcher.empty()) return fmt::format("unknown flag {}; {}", flag.word, launcher);
     if (const std::string near = config::nearest(flag.plain, {"help", "version"}); !near.empty())
       return fmt::format("unknown flag {}; did you mean {} --{}?", flag.word, before, near);
@@ -383,11 +378,10 @@ std::string unknown_command(const CommandSpec& program,
           program.name);
   std::string hint;
   if (chosen.path.empty())
-    for (const auto& [other, meant] : kTasks)
-      if (plain == other) hint = meant;
+    for (const auto& [others, meant] : kTasks)
+      if (config::has_word(others, plain)) hint = meant;
   for (const CommandSpec& command : chosen.command->subcommands)
-    if (hint.empty() &&
-        (std::ranges::find(command.also, plain) != command.also.end() || command.name == plain))
+    if (hint.empty() && (config::has_word(command.also, plain) || command.name == plain))
       hint = command.name;
   for (const CommandSpec& command : chosen.command->subcommands)
     for (const CommandSpec& below : command.subcommands)

@@ -18,6 +18,9 @@ struct ChosenCommand {
 
 ChosenCommand choose_command(const CommandSpec& program, const std::vector<std::string>& words);
 
+// The command's option of this name, or null.
+const OptionSpec* find_option(const CommandSpec& command, const std::string& name);
+
 // A word of a command line, and what surrounds it.
 struct WordInPlace {
   const CommandSpec& program;
@@ -40,14 +43,11 @@ std::string unknown_command(const CommandSpec& program,
 
 // Flags of other programs that no command has and no field of the config replaces.
 struct ForeignFlags {
-  std::vector<std::string> names;
+  const char* names;   // separated by blanks
   const char* remedy;  // {0}: the flag; {1}: its value, or N; {2}: the command
 };
 
-// Flags of launchers.
-const std::vector<ForeignFlags>& launcher_flags();
-
-// Flags of other trainers.
-const std::vector<ForeignFlags>& trainer_flags();
+extern const std::vector<ForeignFlags> kLauncherFlags;
+extern const std::vector<ForeignFlags> kTrainerFlags;  // of other trainers
 
 }  // namespace lockstep::launcher

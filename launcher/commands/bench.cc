@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "launcher/bench/op_timing.h"
 #include "launcher/command_line/results.h"
@@ -94,9 +95,8 @@ void bench_ops(const BenchOptions& options, exec::Device& device) {
       measure_ceilings(device, request, prepared.config.execution.bf16x3, options.repeats);
   std::vector<OpTiming> timings =
       time_ops(prepared.graphs->training, device, request, options.repeats);
-  std::sort(timings.begin(), timings.end(), [](const OpTiming& a, const OpTiming& b) {
-    return a.us * a.count > b.us * b.count;
-  });
+  std::ranges::sort(
+      timings, std::greater(), [](const OpTiming& timing) { return timing.us * timing.count; });
   const std::string& placeholder = prepared.data->summary.placeholder;
   if (!placeholder.empty()) fmt::print("{}\n", placeholder);
   fmt::print("{}, one lane of {} samples, {}\n",
@@ -133,7 +133,7 @@ CommandSpec bench_command() {
   return {.name = "bench",
           .help = "Measure parts of a run",
           .subcommands = {bench_collectives_command(), ops},
-          .also = {"benchmark", "profile"}};
+          .also = "benchmark profile"};
 }
 
 }  // namespace lockstep::launcher

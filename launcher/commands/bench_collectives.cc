@@ -117,8 +117,7 @@ void check_fits(const run::MemoryLimits& limits,
 
 // Whether any of the requests is a sum in FAST order.
 bool sums_fast(const std::vector<CollectiveRequest>& requests) {
-  return std::any_of(
-      requests.begin(), requests.end(), [](const auto& request) { return request.fast_order; });
+  return std::ranges::any_of(requests, [](const auto& request) { return request.fast_order; });
 }
 
 // FAST order needs FP32, because the library sums floats.
@@ -133,7 +132,7 @@ void check_countable(const BenchCollectivesOptions& options, int64_t max_element
     throw ConfigError(
         "--sizes: value is {}; allowed in FAST order over MPI: less than 8GiB (--transport TCP has "
         "no such limit)",
-        *std::max_element(options.sizes.begin(), options.sizes.end()));
+        *std::ranges::max_element(options.sizes));
 }
 
 // Rejects requests that cannot be run, and sets the number of threads. Collective.
@@ -162,8 +161,8 @@ void prepare(Session& session,
 RunConfig config_of(const std::vector<CollectiveRequest>& requests) {
   RunConfig config;
   config.execution.precision = Precision::kFp32;  // of the sums
-  const bool tree = std::any_of(
-      requests.begin(), requests.end(), [](const auto& request) { return !request.fast_order; });
+  const bool tree =
+      std::ranges::any_of(requests, [](const auto& request) { return !request.fast_order; });
   if (!tree) config.comm.order = CommConfig::Order::kFast;
   return config;
 }

@@ -180,7 +180,7 @@ CommandSpec config_command() {
   auto options = std::make_shared<ConfigOptions>();
   CommandSpec command{.name = "config",
                       .help = "List all fields of a config, explain one, or check a config",
-                      .also = {"configs", "fields", "options", "defaults", "check", "schema"}};
+                      .also = "configs fields options defaults check schema"};
   command.add("FIELD",
               &options->field,
               "A field or a section, by path or name: train.lanes, lanes, optimizer.adam; with "

@@ -69,10 +69,10 @@ Findings look_at(const data::ImageStore& store, int64_t classes, bool check, int
       bad.emplace_back(index, error);
     }
   });
-  std::sort(bad.begin(), bad.end());
+  std::ranges::sort(bad);
   for (auto& [index, text] : bad) findings.bad.push_back(std::move(text));
-  std::sort(findings.heights.begin(), findings.heights.end());
-  std::sort(findings.widths.begin(), findings.widths.end());
+  std::ranges::sort(findings.heights);
+  std::ranges::sort(findings.widths);
   return findings;
 }
 
@@ -81,8 +81,7 @@ void print_findings(const char* name,
                     const data::ImageStores& stores,
                     const Findings& findings,
                     bool check) {
-  const auto [least, most] =
-      std::minmax_element(findings.per_class.begin(), findings.per_class.end());
+  const auto [least, most] = std::ranges::minmax_element(findings.per_class);
   fmt::print("{}: {} images of {} classes, {} to {} of each\n",
              name,
              store.count(),
@@ -162,7 +161,7 @@ void inspect_samples(const char* name, const data::Dataset* dataset, int64_t cla
       if (label >= per_class.size()) per_class.resize(label + 1);
       ++per_class[label];
     }
-    const auto [least, most] = std::minmax_element(per_class.begin(), per_class.end());
+    const auto [least, most] = std::ranges::minmax_element(per_class);
     fmt::print("{}: {} samples, {} to {} of each class\n", name, dataset->samples(), *least, *most);
     if (per_class.size() <= kMaxNamed)
       for (size_t c = 0; c < per_class.size(); ++c)
@@ -171,7 +170,7 @@ void inspect_samples(const char* name, const data::Dataset* dataset, int64_t cla
   }
   std::vector<int64_t> lengths;
   for (int64_t i = 0; i < dataset->samples(); ++i) lengths.push_back(dataset->length(i));
-  std::sort(lengths.begin(), lengths.end());
+  std::ranges::sort(lengths);
   if (lengths.back() == 0) return;
   const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   fmt::print("{}: {} to {} tokens a sample, median {}, {} in all\n",

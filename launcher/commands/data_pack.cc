@@ -2,10 +2,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
 #include "launcher/command_line/common_options.h"
 #include "launcher/command_line/results.h"
@@ -169,7 +167,7 @@ CommandSpec data_pack_command() {
   command.add("--out",
               &options->out,
               "The record file to write",
-              {.required = true, .also = {"output", "o", "out_file", "output_file", "outfile"}});
+              {.required = true, .also = "output o out_file output_file outfile"});
   command.add(
       "--keep-jpeg", &options->keep_jpeg, "Keep JPEG and PNG files as they are (the default)");
   command.add("--decode",

@@ -1,7 +1,6 @@
 // lockstep data tokenize --tokenizer FILE|DIR --out DIR INPUT...
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -187,17 +186,17 @@ CommandSpec data_tokenize_command() {
   command.add("INPUT",
               &options->inputs,
               "Files of text, plain or .gz",
-              {.required = true, .also = {"input", "i", "file", "files", "corpus"}});
+              {.required = true, .also = "input i file files corpus"});
   command.add(
       "--tokenizer",
       &options->tokenizer,
       "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, or a folder "
       "with one of them",
-      {.required = true, .also = {"vocab", "vocab_file", "model", "tokenizer_model", "encoding"}});
+      {.required = true, .also = "vocab vocab_file model tokenizer_model encoding"});
   command.add("--out",
               &options->out,
               "The folder for the files",
-              {.required = true, .also = {"output", "o", "output_dir", "outdir"}});
+              {.required = true, .also = "output o output_dir outdir"});
   command.add("--name",
               &options->name,
               "Their name: NAME.bin, NAME.documents and NAME.json",
@@ -210,7 +209,7 @@ CommandSpec data_tokenize_command() {
   add_threads_option(command,
                      options->threads,
                      "Threads that encode; 0: all CPUs",
-                     {"workers", "num_workers", "num_proc", "jobs", "j"});
+                     "workers num_workers num_proc jobs j");
   add_output_options(command, options->common);
   command.footer =
       "NAME.bin has 2 bytes for each token, or 4 if the vocabulary is larger than 65536; "

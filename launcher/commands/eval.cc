@@ -50,7 +50,7 @@ CommandSpec eval_command() {
   auto options = std::make_shared<EvaluationOptions>();
   CommandSpec command{.name = "eval",
                       .help = "Evaluate a checkpoint on the evaluation set",
-                      .also = {"evaluate", "evaluation", "test", "validate", "val"}};
+                      .also = "evaluate evaluation test validate val"};
   add_evaluation_options(command, *options);
   command.run = [options](Session& session) { return evaluate(session, *options); };
   return command;

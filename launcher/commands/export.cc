@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 
 #include "launcher/command_line/common_options.h"
@@ -53,8 +52,7 @@ std::filesystem::path folder_of(const std::string& from) {
 // The model of a checkpoint, recognised by its tensors.
 config::ModelTraits model_of(const std::vector<checkpoint::NamedSlice>& layout) {
   const auto has_tensor = [&](const std::string& name) {
-    return std::any_of(
-        layout.begin(), layout.end(), [&](const auto& slice) { return slice.name == name; });
+    return std::ranges::any_of(layout, [&](const auto& slice) { return slice.name == name; });
   };
   return models::traits_by_tensors(has_tensor).value_or(config::ModelTraits{});
 }
@@ -70,6 +68,16 @@ std::map<std::string, std::string> metadata_of(const checkpoint::CheckpointState
   return {{"lockstep_step", std::to_string(state.step)}};
 }
 
+void print_written(const ExportOptions& options,
+                   const std::filesystem::path& folder,
+                   const checkpoint::WrittenFile& written) {
+  fmt::print("{}: {} tensors of {}, {} bytes\n",
+             options.out,
+             written.tensors.size(),
+             folder.string(),
+             written.bytes);
+}
+
 void write_lora(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const checkpoint::CheckpointState& state,
@@ -83,11 +91,7 @@ void write_lora(const ExportOptions& options,
       options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
   for (const std::string& note : huggingface::notes_of_base(config))
     log_warn("{}: {}; --format huggingface adds the LoRA to the weights", options.out, note);
-  fmt::print("{}: {} tensors of {}, {} bytes\n",
-             options.out,
-             written.tensors.size(),
-             folder.string(),
-             written.bytes);
+  print_written(options, folder, written);
 }
 
 // Writes a Hugging Face folder, with a LoRA merged into the weights.
@@ -117,11 +121,7 @@ void write_hugging_face(const ExportOptions& options,
        .metadata = metadata_of(state),
        .data = config.data,
        .class_names = checkpoint::kept_class_names(state, folder.string())});
-  fmt::print("{}: {} tensors of {}, {} bytes\n",
-             options.out,
-             written.weights.tensors.size(),
-             folder.string(),
-             written.weights.bytes);
+  print_written(options, folder, written.weights);
   for (const std::string& name : written.copied)
     fmt::print("{}: {} is that of {}\n", options.out, name, like);
 }
@@ -173,34 +173,27 @@ void export_weights(const ExportOptions& options) {
     slice.name = name_in_file(options.names, model, slice.name);
   checkpoint::WrittenFile written;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {
-    written = checkpoint::write_model_file(
-        unfinished, slices, parameters.data(), {{"lockstep_step", std::to_string(state.step)}});
+    written =
+        checkpoint::write_model_file(unfinished, slices, parameters.data(), metadata_of(state));
   });
-  fmt::print("{}: {} tensors of {}, {} bytes\n",
-             options.out,
-             written.tensors.size(),
-             folder.string(),
-             written.bytes);
+  print_written(options, folder, written);
 }
 
 }  // namespace
 
 CommandSpec export_command() {
   auto options = std::make_shared<ExportOptions>();
-  CommandSpec command{.name = "export",
-                      .help = "Write a checkpoint's weights for other programs",
-                      .also = {"save"}};
+  CommandSpec command{
+      .name = "export", .help = "Write a checkpoint's weights for other programs", .also = "save"};
   command.add("CHECKPOINT",
               &options->from,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest), "
               "or the config file of a run",
-              {.required = true, .also = {"checkpoint", "ckpt", "run", "input", "i"}});
-  command.add(
-      "--out",
-      &options->out,
-      "The safetensors file, or the folder, to write",
-      {.required = true,
-       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
+              {.required = true, .also = "checkpoint ckpt run input i"});
+  command.add("--out",
+              &options->out,
+              "The safetensors file, or the folder, to write",
+              {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add(
       "--format",
       &options->format,
@@ -209,12 +202,8 @@ CommandSpec export_command() {
       "network came from, with its new weights",
       {.show_default = true,
        .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
-       .also = {"hf=huggingface",
-                "transformers=huggingface",
-                "pytorch=safetensors",
-                "pt=safetensors",
-                "torch=safetensors",
-                "lora=peft"}});
+       .also = "hf=huggingface transformers=huggingface pytorch=safetensors pt=safetensors "
+               "torch=safetensors lora=peft"});
   command.add("--like",
               &options->like,
               "A Hugging Face folder from which the new one takes the tokenizer and other fields "

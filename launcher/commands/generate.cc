@@ -265,13 +265,11 @@ void generate_tokens(const GenerateOptions& options, exec::Device& device) {
 }
 
 void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
-  command.add(
-      "--checkpoint",
-      &options.checkpoint,
-      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
-      "by default the weights of model.from or train.init_from",
-      {.also = {
-           "ckpt", "weights", "model", "model_path", "load", "from", "checkpoint_path", "run"}});
+  command.add("--checkpoint",
+              &options.checkpoint,
+              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
+              "by default the weights of model.from or train.init_from",
+              {.also = "ckpt weights model model_path load from checkpoint_path run"});
   command.add(
       "--tokenizer",
       &options.tokenizer,
@@ -280,11 +278,11 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
   command.add("--prompt",
               &options.prompts,
               "Text to continue; can be repeated",
-              {.one_each_time = true, .may_be_empty = true, .also = {"text", "start", "p"}});
+              {.one_each_time = true, .may_be_empty = true, .also = "text start p"});
   command.add("--prompts",
               &options.prompt_file,
               "A file with a prompt on each line; no line is empty",
-              {.also = {"prompt_file", "prompts_file", "file", "input"}});
+              {.also = "prompt_file prompts_file file input"});
   command.add("--prompt-tokens",
               &options.prompt_tokens,
               "Token ids to continue, for models trained on token files",
@@ -295,15 +293,15 @@ void add_sampling_options(CommandSpec& command, generate::SamplingOptions& sampl
   command.add("--temperature",
               &sampling.temperature,
               "Higher is more varied; 0 takes the likeliest token",
-              {.show_default = true, .allowed = Between{0, 100}, .also = {"temp", "t"}});
+              {.show_default = true, .allowed = Between{0, 100}, .also = "temp t"});
   command.add("--top-k",
               &sampling.top_k,
               "Choose among the k likeliest tokens; 0: among all",
-              {.allowed = AtLeast{0}, .also = {"topk", "k"}});
+              {.allowed = AtLeast{0}, .also = "topk k"});
   command.add("--top-p",
               &sampling.top_p,
               "Choose among the likeliest tokens whose probabilities sum to this",
-              {.show_default = true, .allowed = Between{0, 1}, .also = {"topp", "nucleus"}});
+              {.show_default = true, .allowed = Between{0, 1}, .also = "topp nucleus"});
   command.add("--repetition-penalty",
               &sampling.repetition_penalty,
               "Above 1: tokens that the text already has become less likely",
@@ -317,7 +315,7 @@ CommandSpec generate_command() {
   auto options = std::make_shared<GenerateOptions>();
   CommandSpec command{.name = "generate",
                       .help = "Sample text from a language model",
-                      .also = {"chat", "gen", "complete", "completion"}};
+                      .also = "chat gen complete completion"};
   add_common_options(command, options->common);
   add_prompt_options(command, *options);
   command.add("--tokens",
@@ -325,13 +323,7 @@ CommandSpec generate_command() {
               "Max tokens to generate for each prompt",
               {.show_default = true,
                .allowed = WholeNumbers{1, int64_t{1} << 30},
-               .also = {"max_new_tokens",
-                        "max_tokens",
-                        "n",
-                        "num_tokens",
-                        "length",
-                        "max_length",
-                        "n_predict"}});
+               .also = "max_new_tokens max_tokens n num_tokens length max_length n_predict"});
   add_chat_options(command, options->chat);
   add_sampling_options(command, options->sampling);
   command.add("--end-token",

@@ -224,7 +224,7 @@ CommandSpec import_command() {
   auto options = std::make_shared<ImportOptions>();
   CommandSpec command{.name = "import",
                       .help = "Make a checkpoint from the weights of another program",
-                      .also = {"load", "convert"}};
+                      .also = "load convert"};
   add_config_argument(command, options->common);
   command.add("FILE",
               &options->file,
@@ -233,7 +233,7 @@ CommandSpec import_command() {
   command.add("--out",
               &options->out,
               "Folder to write the checkpoint to",
-              {.required = true, .also = {"output", "o", "output_dir", "outdir", "save"}});
+              {.required = true, .also = "output o output_dir outdir save"});
   add_set_option(command, options->common);
   command.add("--names",
               &options->names,

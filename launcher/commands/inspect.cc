@@ -91,9 +91,7 @@ void print_state(const checkpoint::CheckpointState& state, bool tensors) {
   int64_t parameters = 0, statistics = 0;
   for (const checkpoint::NamedSlice& slice : state.layout)
     (is_running_statistic(slice.name) ? statistics : parameters) += slice.shape.elements();
-  const auto count = [&](auto is) {
-    return std::count_if(state.moments.begin(), state.moments.end(), is);
-  };
+  const auto count = [&](auto is) { return std::ranges::count_if(state.moments, is); };
   const auto moments = count(checkpoint::is_moment);
   const bool average =
       count([](const auto& name) { return name == checkpoint::kAverageArray; }) > 0;
@@ -265,12 +263,12 @@ CommandSpec inspect_command() {
   auto options = std::make_shared<InspectOptions>();
   CommandSpec command{.name = "inspect",
                       .help = "Show and verify a checkpoint, or show an ONNX file",
-                      .also = {"info", "show", "describe", "ls"}};
+                      .also = "info show describe ls"};
   command.add("DIR|FILE",
               &options->folder,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (its newest "
               "checkpoint); or a network: FILE.onnx, or a config whose model is one",
-              {.required = true, .also = {"checkpoint", "ckpt", "run", "run_dir", "input", "i"}});
+              {.required = true, .also = "checkpoint ckpt run run_dir input i"});
   command.add("--set",
               &options->set,
               "For a network: how it would be trained, model.onnx.FIELD=value; can be repeated",

@@ -80,7 +80,7 @@ CommandSpec launch_command() {
   auto options = std::make_shared<LaunchOptions>();
   CommandSpec command{.name = "launch",
                       .help = "Start the ranks of a training run, and restart them if one dies",
-                      .also = {"torchrun", "mpirun", "spawn", "distributed"},
+                      .also = "torchrun mpirun spawn distributed",
                       .passes_to = "train"};
   command.add("TRAIN",
               &options->train,
@@ -89,19 +89,11 @@ CommandSpec launch_command() {
               &options->ranks,
               "Number of ranks",
               {.allowed = AtLeast{1},
-               .also = {"np",
-                        "nproc",
-                        "nproc_per_node",
-                        "num_processes",
-                        "world_size",
-                        "gpus",
-                        "num_gpus",
-                        "ranks",
-                        "n"}});
+               .also = "np nproc nproc_per_node num_processes world_size gpus num_gpus ranks n"});
   command.add("--hostfile",
               &options->hostfile,
               "File of lines HOST slots=N, for the ranks; by default all run on this host",
-              {.also = {"hosts", "machinefile", "host"}});
+              {.also = "hosts machinefile host"});
   command.add("--rsh",
               &options->remote_shell,
               "Program that runs a command on another host, given its name and the command",
@@ -109,7 +101,7 @@ CommandSpec launch_command() {
   command.add("--max-restarts",
               &options->max_restarts,
               "Limit of restarts in a row without a new checkpoint",
-              {.show_default = true, .allowed = AtLeast{0}, .also = {"restarts", "retries"}});
+              {.show_default = true, .allowed = AtLeast{0}, .also = "restarts retries"});
   command.add("--allow-fewer",
               &options->allow_fewer,
               "If hosts do not answer, fail repeatedly or are drained, continue with fewer ranks: "

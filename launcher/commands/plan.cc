@@ -3,7 +3,6 @@
 
 #include <limits>
 
-#include "collectives/agree/agreement.h"
 #include "launcher/bench/bucket_record.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
@@ -271,20 +270,13 @@ CommandSpec plan_command() {
   CommandSpec command{
       .name = "plan",
       .help = "Print the exact memory of a run, its work and its traffic, without running it",
-      .also = {"memory", "estimate", "dry_run"}};
+      .also = "memory estimate dry_run"};
   add_common_options(command, options->common);
   command.add("--ranks",
               &options->ranks,
               "Ranks to plan for; by default those of this command",
               {.allowed = AtLeast{1},
-               .also = {"n",
-                        "np",
-                        "nproc",
-                        "nproc_per_node",
-                        "world_size",
-                        "gpus",
-                        "num_gpus",
-                        "num_processes"}});
+               .also = "n np nproc nproc_per_node world_size gpus num_gpus num_processes"});
   command.add("--ranks-per-node",
               &options->ranks_per_node,
               "Ranks that share a host; by default all",
@@ -294,12 +286,12 @@ CommandSpec plan_command() {
       &options->gpu,
       "Plan for a GPU of this kind, which need not be here, with the least time of a step: H200, "
       "A100-80GB, ...; or its GiB, for memory alone",
-      {.also = {"gpu_type", "gpu_kind"}});
+      {.also = "gpu_type gpu_kind"});
   command.add(
       "--host-memory",
       &options->host_memory_gib,
       "GiB that each host has; by default those free on this one or, with --gpu, not compared",
-      {.allowed = Between{0, 1e9}, .also = {"memory", "ram"}});
+      {.allowed = Between{0, 1e9}, .also = "memory ram"});
   command.add("--activations", &options->activations, "Also print the offset of each activation");
   command.footer =
       "Data files may be missing if the config describes the data: the plan then reports what it "

@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <map>
 #include <optional>
@@ -197,7 +196,7 @@ CommandSpec predict_command() {
           "Write a network's outputs for each sample of the evaluation set, or "
           "of other data, as with --set data.labelled_text.eval=FILE. Texts and images in folders "
           "need no labels, tables no target",
-      .also = {"infer", "inference", "prediction"}};
+      .also = "infer inference prediction"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",
@@ -209,8 +208,7 @@ CommandSpec predict_command() {
       "tar files, 'files' is the list of the rows' names. For language models the losses: tensors "
       "'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums and how many "
       "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss",
-      {.required = true,
-       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
+      {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add("--logits",
               &options->logits,
               "For language models: also write tensor 'output' (samples, tokens, vocabulary)");

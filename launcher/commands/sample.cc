@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
@@ -138,12 +137,6 @@ int64_t columns_of(const SampleOptions& options, const SampledModel& model, int6
 constexpr int64_t kMargin = 2;             // pixels
 constexpr int64_t kMaxPixels = 1'000'000;  // of a side: libpng's limit
 
-// Images side by side, row by row, with black borders.
-struct Grid {
-  std::vector<uint8_t> pixels;  // (height, width, channels)
-  data::ImageSize size;
-};
-
 data::ImageSize size_of_grid(int64_t count, const models::ModelIo& io, int64_t columns) {
   const int64_t height = (count + columns - 1) / columns * (io.height + kMargin) + kMargin;
   const int64_t width = columns * (io.width + kMargin) + kMargin;
@@ -159,30 +152,24 @@ data::ImageSize size_of_grid(int64_t count, const models::ModelIo& io, int64_t c
   return {static_cast<int>(height), static_cast<int>(width)};
 }
 
-Grid grid_of(const std::vector<float>& images,
-             const models::ModelIo& io,
-             int64_t columns,
-             const data::ImageSize& size) {
+// Images side by side, row by row, with black borders: (height, width, channels).
+std::vector<uint8_t> pixels_of_grid(const std::vector<float>& images,
+                                    const models::ModelIo& io,
+                                    int64_t columns,
+                                    const data::ImageSize& size) {
   const int64_t elements = io.height * io.width * io.channels;
   const int64_t height = size.height, width = size.width;
-  Grid grid{std::vector<uint8_t>(static_cast<size_t>(height * width * io.channels)), size};
+  std::vector<uint8_t> pixels(static_cast<size_t>(height * width * io.channels));
   for (int64_t i = 0; i < static_cast<int64_t>(images.size()); ++i) {
     const int64_t image = i / elements, row = i % elements / (io.width * io.channels);
     const int64_t top = image / columns * (io.height + kMargin) + kMargin;
     const int64_t left = image % columns * (io.width + kMargin) + kMargin;
     const float pixel = std::clamp((images[static_cast<size_t>(i)] + 1) * 127.5f, 0.0f, 255.0f);
-    grid.pixels[static_cast<size_t>(((top + row) * width + left) * io.channels +
-                                    i % (io.width * io.channels))] =
+    pixels[static_cast<size_t>(((top + row) * width + left) * io.channels +
+                               i % (io.width * io.channels))] =
         static_cast<uint8_t>(std::lround(pixel));
   }
-  return grid;
-}
-
-void read_weights(const SampleOptions& options,
-                  const SampledModel& model,
-                  const std::vector<checkpoint::NamedSlice>& slices,
-                  float* flat) {
-  huggingface::read_merged(model.folder, model.state, model.config, slices, flat, options.average);
+  return pixels;
 }
 
 void sample(const SampleOptions& options, exec::Device& device) {
@@ -206,7 +193,8 @@ void sample(const SampleOptions& options, exec::Device& device) {
       model.io,
       std::min(kRowsAtOnce, count * rows),
       [&](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
-        read_weights(options, model, slices, flat);
+        huggingface::read_merged(
+            model.folder, model.state, model.config, slices, flat, options.average);
       });
   const double start_ms = now_ms();
   const std::vector<float> images = generate::sample_images(
@@ -214,13 +202,12 @@ void sample(const SampleOptions& options, exec::Device& device) {
         log_debug("step {} of {}", done, all);
       });
   const double seconds = (now_ms() - start_ms) / 1000;
-  const Grid grid = grid_of(images, model.io, columns, size);
-  const data::PixelView view{grid.pixels.data(),
-                             grid.size.width * model.io.channels,
-                             static_cast<int>(model.io.channels),
-                             grid.size};
-  write_file_atomically(options.out, data::encode_png(view));
-  const std::string hash = to_hex(checksum_of(grid.pixels.data(), grid.pixels.size()));
+  const std::vector<uint8_t> pixels = pixels_of_grid(images, model.io, columns, size);
+  const auto channels = static_cast<int>(model.io.channels);
+  write_file_atomically(
+      options.out,
+      data::encode_png({pixels.data(), size.width * model.io.channels, channels, size}));
+  const std::string hash = to_hex(checksum_of(pixels.data(), pixels.size()));
   fmt::print("step {}: {} image{} of {} x {} pixels in {:.1f} s, pixels {}; in {}\n",
              model.state.step,
              count,
@@ -254,18 +241,16 @@ CommandSpec sample_command() {
               {.required = true});
   add_device_options(command, options->common);
   add_output_options(command, options->common);
-  command.add(
-      "--out",
-      &options->out,
-      "The PNG file to write: the images side by side, row by row",
-      {.required = true,
-       .also = {"output", "o", "out_file", "output_file", "outfile", "save", "output_dir"}});
+  command.add("--out",
+              &options->out,
+              "The PNG file to write: the images side by side, row by row",
+              {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add("--count",
               &options->count,
               "Images to make; 0: one of each class, or 16 if the network has no classes",
               {.show_default = true,
                .allowed = WholeNumbers{0, 100'000},
-               .also = {"n", "num_samples", "num_images", "samples", "number"}});
+               .also = "n num_samples num_images samples number"});
   command.add("--classes",
               &options->classes,
               "Classes of the images, taken in turn; by default all",
@@ -275,14 +260,13 @@ CommandSpec sample_command() {
               "Steps from noise to image, by DDIM or, with FLOW_MATCHING, by Euler's method",
               {.show_default = true,
                .allowed = WholeNumbers{1, 100'000},
-               .also = {"num_steps", "sampling_steps", "num_inference_steps", "timesteps"}});
-  command.add("--guidance",
-              &options->sampling.guidance,
-              "Scale of classifier-free guidance; 1: the network's output with the class, 0: "
-              "without it",
-              {.show_default = true,
-               .allowed = Between{0, 1000},
-               .also = {"guidance_scale", "cfg", "cfg_scale"}});
+               .also = "num_steps sampling_steps num_inference_steps timesteps"});
+  command.add(
+      "--guidance",
+      &options->sampling.guidance,
+      "Scale of classifier-free guidance; 1: the network's output with the class, 0: "
+      "without it",
+      {.show_default = true, .allowed = Between{0, 1000}, .also = "guidance_scale cfg cfg_scale"});
   command.add(
       "--seed", &options->sampling.seed, "Another seed makes other images", {.show_default = true});
   command.add(
@@ -290,7 +274,7 @@ CommandSpec sample_command() {
       &options->columns,
       "Images in a row of the file; 0: a column for each class, if there are 2 to 16, otherwise "
       "about as many as rows",
-      {.show_default = true, .allowed = WholeNumbers{0, 100'000}, .also = {"nrow", "cols"}});
+      {.show_default = true, .allowed = WholeNumbers{0, 100'000}, .also = "nrow cols"});
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) {
     return on_first_device(

@@ -45,7 +45,7 @@ void add_options(CommandSpec& command, ScaleOptions& options) {
   command.add("--ranks",
               &options.ranks,
               "World sizes, increasing, with commas: 1,2,4,8",
-              {.required = true, .also = {"n", "np", "nproc", "world_sizes", "gpus", "num_gpus"}});
+              {.required = true, .also = "n np nproc world_sizes gpus num_gpus"});
   command.add("--mode",
               &options.mode,
               "strong: the config's batch on all sizes; weak: the config's batch and lanes on the "

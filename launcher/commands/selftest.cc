@@ -32,7 +32,7 @@ std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
   if (words.empty()) return all;
   for (const std::string& word : words) {
     const bool whole =
-        std::any_of(all.begin(), all.end(), [&](const ParityCase& c) { return c.name == word; });
+        std::ranges::any_of(all, [&](const ParityCase& c) { return c.name == word; });
     const size_t before = chosen.size();
     std::copy_if(all.begin(), all.end(), std::back_inserter(chosen), [&](const ParityCase& c) {
       return whole ? c.name == word : c.name.find(word) != std::string::npos;
@@ -44,8 +44,7 @@ std::vector<ParityCase> chosen_cases(const std::vector<std::string>& words) {
 }
 
 bool chosen(const std::vector<std::string>& precisions, const std::string& name) {
-  return precisions.empty() ||
-         std::find(precisions.begin(), precisions.end(), name) != precisions.end();
+  return precisions.empty() || std::ranges::find(precisions, name) != precisions.end();
 }
 
 bool is_kind(const std::string& name) {
@@ -178,7 +177,7 @@ CommandSpec selftest_command() {
   CommandSpec command{
       .name = "selftest",
       .help = "Compare every op on this machine's GPU with the CPU, in FP32, BF16, FP16 and TF32",
-      .also = {"self_test"}};
+      .also = "self_test"};
   add_output_options(command, options->common);
   command.add("--all", &options->all, "Print every output, not only those that deviate too much");
   std::vector<std::string> modes;

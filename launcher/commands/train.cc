@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -272,11 +271,9 @@ ExitCode train(Session& session, const TrainOptions& options) {
 
 CommandSpec train_command() {
   auto options = std::make_shared<TrainOptions>();
-  CommandSpec command{
-      .name = "train",
-      .help = "Train a model; alone, or on several ranks",
-      .also = {
-          "fit", "run", "training", "finetune", "fine_tune", "resume", "pretrain", "train_py"}};
+  CommandSpec command{.name = "train",
+                      .help = "Train a model; alone, or on several ranks",
+                      .also = "fit run training finetune fine_tune resume pretrain train_py"};
   add_train_options(command, *options);
   command.footer =
       "SIGUSR1, SIGTERM, SIGINT, SIGHUP: finish the step (and an evaluation under way), write a\n"

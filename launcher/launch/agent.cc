@@ -40,19 +40,10 @@ constexpr double kFlushMs = 2000;       // for output that `launch` has not read
 constexpr size_t kMaxUnread = 1 << 20;  // beyond that the ranks' output is not read
 // Variables by which other launchers address their processes; one of them may have started
 // `launch`.
-const std::vector<std::string> kForeignVariables = {"OMPI_COMM_WORLD_SIZE",
-                                                    "OMPI_COMM_WORLD_RANK",
-                                                    "PMI_RANK",
-                                                    "PMI_SIZE",
-                                                    "PMIX_RANK",
-                                                    "SLURM_STEP_ID",
-                                                    "SLURM_PROCID",
-                                                    "SLURM_LOCALID",
-                                                    "LOCKSTEP_RENDEZVOUS",
-                                                    "LOCKSTEP_TOKEN_FILE",
-                                                    "TORCHELASTIC_USE_AGENT_STORE",
-                                                    "TORCHELASTIC_RUN_ID",
-                                                    "TORCHELASTIC_RESTART_COUNT"};
+const std::vector<std::string> kForeignVariables = words_of(
+    "OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMI_SIZE PMIX_RANK SLURM_STEP_ID "
+    "SLURM_PROCID SLURM_LOCALID LOCKSTEP_RENDEZVOUS LOCKSTEP_TOKEN_FILE "
+    "TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_RUN_ID TORCHELASTIC_RESTART_COUNT");
 
 // Opens a descriptor that delivers SIGCHLD. Ignores the stop signals, which the parent of `launch`
 // may send to all its processes: only `launch` decides what to do.

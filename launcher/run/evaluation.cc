@@ -24,17 +24,8 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
               &options.checkpoint,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
               {.required = true,
-               .also = {"ckpt",
-                        "weights",
-                        "model_path",
-                        "load",
-                        "resume",
-                        "from",
-                        "checkpoint_path",
-                        "checkpoint_dir",
-                        "ckpt_path",
-                        "pretrained",
-                        "run"}});
+               .also = "ckpt weights model_path load resume from checkpoint_path checkpoint_dir "
+                       "ckpt_path pretrained run"});
   command.add("--average",
               &options.average,
               "Use the checkpoint's average of the weights (train.ema_decay)");

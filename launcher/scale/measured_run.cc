@@ -25,14 +25,9 @@ constexpr size_t kLogLimit = size_t{64} << 20;
 constexpr size_t kTailLines = 12;
 
 // Settings of every run, so that nothing but its steps takes time.
-constexpr const char* kQuiet[] = {"checkpoint.every=0",
-                                  "checkpoint.at_end=false",
-                                  "output.tensorboard=false",
-                                  "output.timeline=false",
-                                  "train.hash_every=0",
-                                  "eval.every=0",
-                                  "eval.early_stop_patience=0",
-                                  "eval.max_samples=1"};
+constexpr const char* kQuiet =
+    "checkpoint.every=0 checkpoint.at_end=false output.tensorboard=false output.timeline=false "
+    "train.hash_every=0 eval.every=0 eval.early_stop_patience=0 eval.max_samples=1";
 
 std::vector<std::string> training_command(const RunSetup& setup,
                                           const World& world,
@@ -40,21 +35,18 @@ std::vector<std::string> training_command(const RunSetup& setup,
                                           const std::filesystem::path& result) {
   std::vector<std::string> words{program_path().string(), "train"};
   words.insert(words.end(), setup.arguments.begin(), setup.arguments.end());
-  const auto set = [&](const std::string& override_text) {
-    words.push_back("--set");
-    words.push_back(override_text);
-  };
+  const auto set = [&](const std::string& text) { words.insert(words.end(), {"--set", text}); };
   set(fmt::format("train.global_batch={}", world.global_batch));
   set(fmt::format("train.lanes={}", world.lanes));
   set(fmt::format("execution.threads={}", setup.threads));
-  for (const char* text : kQuiet) set(text);
-  for (const std::string& word : {std::string("--max-steps"),
-                                  std::to_string(setup.steps),
-                                  std::string("--run-dir"),
-                                  run_dir.string(),
-                                  std::string("--json"),
-                                  result.string()})
-    words.push_back(word);
+  for (const std::string& text : words_of(kQuiet)) set(text);
+  words.insert(words.end(),
+               {"--max-steps",
+                std::to_string(setup.steps),
+                "--run-dir",
+                run_dir.string(),
+                "--json",
+                result.string()});
   return words;
 }
 
@@ -94,8 +86,8 @@ double busy_ticks(const std::string& text, const std::vector<int>& cpus) {
   std::string name;
   double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
   line >> name >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal;
-  const bool wanted = std::any_of(
-      cpus.begin(), cpus.end(), [&](int cpu) { return name == "cpu" + std::to_string(cpu); });
+  const bool wanted =
+      std::ranges::any_of(cpus, [&](int cpu) { return name == "cpu" + std::to_string(cpu); });
   return line && wanted ? user + nice + system + irq + softirq + steal : -1;
 }
 

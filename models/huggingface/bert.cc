@@ -287,14 +287,10 @@ class Bert final : public Family {
       fields.refuse("tie_word_embeddings", "true");
     if (static_cast<float>(fields.number("classifier_dropout", bert.dropout)) != bert.dropout)
       fields.refuse("classifier_dropout", "null, or the value of hidden_dropout_prob");
-    fields.ignore({"chunk_size_feed_forward",
-                   "directionality",
-                   "num_labels",
-                   "pooler_fc_size",
-                   "pooler_num_attention_heads",
-                   "pooler_num_fc_layers",
-                   "pooler_size_per_head",
-                   "pooler_type"});
+    fields.ignore(
+        "chunk_size_feed_forward directionality num_labels pooler_fc_size "
+        "pooler_num_attention_heads pooler_num_fc_layers pooler_size_per_head "
+        "pooler_type");
   }
 
   static void write_task(const BertConfig& bert, Json& config) {

@@ -13,76 +13,21 @@ namespace {
 
 // Fields that every config.json may have and that do not affect training: what transformers returns
 // and caches, options of its `generate`, where the folder comes from, how it was initialised.
-constexpr std::array kWithoutEffect = {"_attn_implementation",
-                                       "_attn_implementation_autoset",
-                                       "_flash_attn_2_enabled",
-                                       "_name_or_path",
-                                       "_num_labels",
-                                       "add_cross_attention",
-                                       "architectures",
-                                       "attn_implementation",
-                                       "auto_map",
-                                       "bad_words_ids",
-                                       "begin_suppress_tokens",
-                                       "bos_token_id",
-                                       "cross_attention_hidden_size",
-                                       "decoder_start_token_id",
-                                       "diversity_penalty",
-                                       "do_sample",
-                                       "dtype",
-                                       "early_stopping",
-                                       "encoder_no_repeat_ngram_size",
-                                       "eos_token_id",
-                                       "exponential_decay_length_penalty",
-                                       "finetuning_task",
-                                       "forced_bos_token_id",
-                                       "forced_eos_token_id",
-                                       "gradient_checkpointing",
-                                       "id2label",
-                                       "initializer_range",
-                                       "is_decoder",
-                                       "is_encoder_decoder",
-                                       "is_llama_config",
-                                       "label2id",
-                                       "length_penalty",
-                                       "max_length",
-                                       "min_length",
-                                       "model_type",
-                                       "no_repeat_ngram_size",
-                                       "num_beam_groups",
-                                       "num_beams",
-                                       "num_labels",
-                                       "num_return_sequences",
-                                       "output_attentions",
-                                       "output_hidden_states",
-                                       "output_past",
-                                       "output_scores",
-                                       "pad_token_id",
-                                       "prefix",
-                                       "problem_type",
-                                       "pruned_heads",
-                                       "remove_invalid_values",
-                                       "repetition_penalty",
-                                       "return_dict",
-                                       "return_dict_in_generate",
-                                       "sep_token_id",
-                                       "suppress_tokens",
-                                       "task_specific_params",
-                                       "temperature",
-                                       "tf_legacy_loss",
-                                       "tie_encoder_decoder",
-                                       "tokenizer_class",
-                                       "top_k",
-                                       "top_p",
-                                       "torch_dtype",
-                                       "torchscript",
-                                       "transformers.js_config",
-                                       "transformers_version",
-                                       "typical_p",
-                                       "unsloth_fixed",
-                                       "unsloth_version",
-                                       "use_bfloat16",
-                                       "use_cache"};
+const std::vector<std::string> kWithoutEffect = words_of(
+    "_attn_implementation _attn_implementation_autoset _flash_attn_2_enabled _name_or_path "
+    "_num_labels add_cross_attention architectures attn_implementation auto_map bad_words_ids "
+    "begin_suppress_tokens bos_token_id cross_attention_hidden_size decoder_start_token_id "
+    "diversity_penalty do_sample dtype early_stopping encoder_no_repeat_ngram_size eos_token_id "
+    "exponential_decay_length_penalty finetuning_task forced_bos_token_id forced_eos_token_id "
+    "gradient_checkpointing id2label initializer_range is_decoder is_encoder_decoder "
+    "is_llama_config label2id length_penalty max_length min_length model_type "
+    "no_repeat_ngram_size num_beam_groups num_beams num_labels num_return_sequences "
+    "output_attentions output_hidden_states output_past output_scores pad_token_id prefix "
+    "problem_type pruned_heads remove_invalid_values repetition_penalty return_dict "
+    "return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature "
+    "tf_legacy_loss tie_encoder_decoder tokenizer_class top_k top_p torch_dtype torchscript "
+    "transformers.js_config transformers_version typical_p unsloth_fixed unsloth_version "
+    "use_bfloat16 use_cache");
 
 struct NamedActivation {
   const char* name;
@@ -211,8 +156,8 @@ Activation ConfigFields::activation(const std::string& name, Activation otherwis
   refuse(name, allowed);
 }
 
-void ConfigFields::ignore(std::initializer_list<const char*> names) {
-  known_.insert(names.begin(), names.end());
+void ConfigFields::ignore(const std::string& names) {
+  for (const std::string& name : words_of(names)) known_.insert(name);
 }
 
 void ConfigFields::refuse(const std::string& name, const std::string& allowed) const {
@@ -226,8 +171,7 @@ void ConfigFields::refuse(const std::string& name, const std::string& allowed) c
 
 void ConfigFields::require_known(const std::string& who) const {
   const auto without_effect = [&](const std::string& name) {
-    return prefix_.empty() &&
-           std::find(kWithoutEffect.begin(), kWithoutEffect.end(), name) != kWithoutEffect.end();
+    return prefix_.empty() && std::ranges::find(kWithoutEffect, name) != kWithoutEffect.end();
   };
   for (const std::string& name : object_.names()) {
     if (known_.count(name) > 0 || without_effect(name) || object_.at(name).is_null()) continue;

@@ -3,7 +3,6 @@
 // fields can be rejected.
 
 #include <cstdint>
-#include <initializer_list>
 #include <set>
 #include <string>
 #include <vector>
@@ -38,8 +37,8 @@ class ConfigFields {
   // The activation that the field names; Hugging Face's names are accepted.
   Activation activation(const std::string& name, Activation otherwise);
 
-  // Accepts these fields with any value.
-  void ignore(std::initializer_list<const char*> names);
+  // Accepts these fields, whose names are separated by blanks, with any value.
+  void ignore(const std::string& names);
   // Throws ConfigError for the field's value.
   [[noreturn]] void refuse(const std::string& name, const std::string& allowed) const;
   // Throws ConfigError if the object has a field that was neither read nor ignored, except for

@@ -48,12 +48,9 @@ void Gpt::read_common(ConfigFields& fields, double dropout, GptConfig& gpt) {
   if (fields.number("embd_pdrop", dropout) != fields.number("resid_pdrop", dropout))
     fields.refuse("embd_pdrop", "the value of resid_pdrop");
   if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
-  fields.ignore({"n_ctx",
-                 "summary_activation",
-                 "summary_first_dropout",
-                 "summary_proj_to_labels",
-                 "summary_type",
-                 "summary_use_proj"});
+  fields.ignore(
+      "n_ctx summary_activation summary_first_dropout summary_proj_to_labels "
+      "summary_type summary_use_proj");
 }
 
 void Gpt::write_common(const GptConfig& gpt,
@@ -93,7 +90,7 @@ class Gpt2 final : public Gpt {
     gpt.tied_head = fields.boolean("tie_word_embeddings", true);
     if (fields.boolean("scale_attn_by_inverse_layer_idx", false))
       fields.refuse("scale_attn_by_inverse_layer_idx", "false");
-    fields.ignore({"reorder_and_upcast_attn"});
+    fields.ignore("reorder_and_upcast_attn");
     return gpt;
   }
 
@@ -190,8 +187,7 @@ class Gptj final : public Gpt {
 
   // Masks and tables of angles that older versions stored.
   bool is_ignored_tensor(const std::string& name) const override {
-    return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias") ||
-           name.ends_with(".attn.embed_positions");
+    return ends_with_any(name, {".attn.bias", ".attn.masked_bias", ".attn.embed_positions"});
   }
 
  private:

@@ -51,8 +51,7 @@ WindowFields read_window_fields(ConfigFields& fields, const std::string& type) {
 int64_t read_window(ConfigFields& fields, const std::string& type, const LlamaConfig& llama) {
   const WindowFields fields_read = read_window_fields(fields, type);
   const auto of_kind = [&](const char* kind) {
-    return static_cast<int64_t>(
-        std::count(fields_read.layers.begin(), fields_read.layers.end(), kind));
+    return static_cast<int64_t>(std::ranges::count(fields_read.layers, kind));
   };
   int64_t layers = std::max<int64_t>(llama.layers - fields_read.first, 0);
   if (!fields_read.layers.empty()) {
@@ -88,7 +87,7 @@ void read_scaling(ConfigFields fields, LlamaConfig& llama) {
   llama.rope_theta = fields.number("rope_theta", llama.rope_theta);
   const char* kind = fields.has("rope_type") ? "rope_type" : "type";
   const std::string type = fields.text(kind, "default");
-  fields.ignore({"rope_type", "type"});
+  fields.ignore("rope_type type");
   const int64_t original = fields.integer("original_max_position_embeddings", llama.context);
   if (type == "default") return;
   llama.rope_factor = fields.number("factor");
@@ -170,7 +169,7 @@ class Llama final : public Family {
     llama.sliding_window = read_window(fields, type, llama);
     read_biases(fields, type, llama);
     llama.attention_dropout = static_cast<float>(fields.number("attention_dropout", 0));
-    fields.ignore({"pretraining_tp"});
+    fields.ignore("pretraining_tp");
     for (const char* other : {"rope_interleaved", "use_mrope"}) {
       if (fields.boolean(other, false)) fields.refuse(other, "false");
     }

@@ -10,46 +10,26 @@
 #include "models/huggingface/folder.h"
 #include "models/huggingface/open_config.h"
 #include "runtime/base/file.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::huggingface {
 namespace {
 
 // Fields that are read here, that the names of the tensors imply, or that only matter for training
 // or loading with PEFT.
-constexpr std::array kKnown = {"auto_mapping",
-                               "base_model_name_or_path",
-                               "bias",
-                               "corda_config",
-                               "ensure_weight_tying",
-                               "eva_config",
-                               "exclude_modules",
-                               "fan_in_fan_out",
-                               "inference_mode",
-                               "init_lora_weights",
-                               "layers_pattern",
-                               "layers_to_transform",
-                               "loftq_config",
-                               "lora_alpha",
-                               "lora_dropout",
-                               "lora_ga_config",
-                               "megatron_config",
-                               "megatron_core",
-                               "modules_to_save",
-                               "peft_type",
-                               "peft_version",
-                               "qalora_group_size",
-                               "r",
-                               "revision",
-                               "runtime_config",
-                               "target_modules",
-                               "task_type"};
+const std::vector<std::string> kKnown = words_of(
+    "auto_mapping base_model_name_or_path bias corda_config ensure_weight_tying eva_config "
+    "exclude_modules fan_in_fan_out inference_mode init_lora_weights layers_pattern "
+    "layers_to_transform loftq_config lora_alpha lora_dropout lora_ga_config megatron_config "
+    "megatron_core modules_to_save peft_type peft_version qalora_group_size r revision "
+    "runtime_config target_modules task_type");
 
 // Initialisations that keep the base weights. The others subtract something from them first.
 constexpr std::array kInitialisations = {"gaussian", "eva", "orthogonal", "mica"};
 
 template <typename Names>
 bool has(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 // Whether the value is null, false, or an empty object or list, as PEFT writes unused fields.

@@ -35,8 +35,7 @@ class Vit final : public Family {
     if (fields.text("problem_type", one_class) != one_class)
       fields.refuse("problem_type", "null or " + one_class);
     // The numbers of positions and channels are read from the tensors.
-    fields.ignore(
-        {"encoder_stride", "image_size", "num_channels", "pooler_act", "pooler_output_size"});
+    fields.ignore("encoder_stride image_size num_channels pooler_act pooler_output_size");
     return vit;
   }
 

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/flags_of_others.h"
 #include "runtime/config/names.h"
 #include "runtime/config/overrides.h"
@@ -152,9 +153,9 @@ void adapt_value(FieldMatch& match, const std::string& value) {
   if (!match.value.empty() || match.kind == FieldMatch::Kind::kSwitch) return;
   if (field.enum_type() != nullptr) {
     match.value = value_in(field, plain_flag(value));
-    for (const auto& [other, name] : kTypesOfOthers)
-      if (match.value.empty() && plain_flag(value) == other)
-        match.value = value_in(field, std::string(name));
+    for (const auto& [name, others] : kTypesOfOthers)
+      if (match.value.empty() && has_word(others, plain_flag(value)))
+        match.value = value_in(field, name);
   }
   if (!match.value.empty() || (field.enum_type() == nullptr && takes(match.path, value))) return;
   match.value = "VALUE";
@@ -207,17 +208,21 @@ std::string nearest(std::string_view name, const std::vector<std::string>& candi
   return best == nullptr ? "" : *best;
 }
 
+bool has_word(const std::string& list, const std::string& word) {
+  return std::ranges::count(words_of(list), word) > 0;
+}
+
 std::vector<FieldMatch> fields_named_by(std::string_view flag,
                                         std::string_view value,
                                         const std::string& config) {
   const std::string name = plain_flag(flag), given = plain_flag(value);
   std::vector<FieldMatch> matches = narrowed(matches_of(name, given), config);
-  for (const FlagOfOthers& other : kFlagsOfOthers) {
-    if (!matches.empty() || other.flag != name) continue;
-    matches = narrowed(matches_of(std::string(other.name), given), config);
+  for (const FlagsOfOthers& others : kFlagsOfOthers) {
+    if (!matches.empty() || !has_word(others.flags, name)) continue;
+    matches = narrowed(matches_of(others.name, given), config);
     for (FieldMatch& match : matches) {
-      if (!other.value.empty()) match.value = other.value;
-      if (!other.but.empty()) match.but = other.but;
+      if (*others.value != '\0') match.value = others.value;
+      if (*others.but != '\0') match.but = others.but;
     }
   }
   if (matches.empty() && name.starts_with("no_")) {

@@ -37,4 +37,7 @@ std::string plain_flag(std::string_view flag);
 // is.
 std::string nearest(std::string_view name, const std::vector<std::string>& candidates);
 
+// Whether `list`, words separated by blanks, has the word.
+bool has_word(const std::string& list, const std::string& word);
+
 }  // namespace lockstep::config

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
@@ -70,7 +69,7 @@ class Finder {
   bool values_are_meant() {
     const auto& names = labels_.names;
     if (!look_like_values(names, train_.size(), labels_.train.total())) return false;
-    const auto fraction = std::find_if(names.begin(), names.end(), is_fraction);
+    const auto fraction = std::ranges::find_if(names, is_fraction);
     const std::string example =
         fraction == names.end() ? name_of(train_.front().first) : spell_out(*fraction);
     warn("{} different classes in {} training {}s, such as {}: {}",
@@ -203,21 +202,12 @@ class Finder {
 
   // Such as the folders train and val of a data set.
   void names_of_sets() {
-    constexpr std::array<std::string_view, 10> kSets = {"train",
-                                                        "training",
-                                                        "val",
-                                                        "valid",
-                                                        "validation",
-                                                        "test",
-                                                        "testing",
-                                                        "eval",
-                                                        "dev",
-                                                        "evaluation"};
+    static const std::vector<std::string> kSets =
+        words_of("train training val valid validation test testing eval dev evaluation");
     const auto& names = labels_.names;
-    const bool sets =
-        names.size() > 1 && std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-          return std::find(kSets.begin(), kSets.end(), folded_name(name)) != kSets.end();
-        });
+    const bool sets = names.size() > 1 && std::ranges::all_of(names, [&](const std::string& name) {
+                        return std::ranges::count(kSets, folded_name(name)) > 0;
+                      });
     if (sets)
       warn(
           "the classes are called {} and {}, as the sets of a data set are; the classes are "
@@ -260,19 +250,18 @@ std::vector<std::string> class_warnings(const ClassLabels& labels) { return Find
 bool look_like_values(const std::vector<std::string>& names, size_t classes, int64_t samples) {
   if (classes >= kManyClasses && 2 * static_cast<int64_t>(classes) > samples) return true;
   double number = 0;
-  return std::any_of(names.begin(), names.end(), is_fraction) &&
-         std::all_of(names.begin(), names.end(), [&](const std::string& name) {
-           return parse_number(name, &number);
-         });
+  return std::ranges::any_of(names, is_fraction) &&
+         std::ranges::all_of(names,
+                             [&](const std::string& name) { return parse_number(name, &number); });
 }
 
 bool look_like_numbers(const std::vector<std::string>& names) {
-  return std::all_of(names.begin(), names.end(), [](const std::string& name) {
+  return std::ranges::all_of(names, [](const std::string& name) {
     const auto letter = [](unsigned char c) { return (c | 0x20U) - 'a' < 26U; };
     double number = 0;
     if (parse_number(name, &number)) return true;
     return name.find_first_of("0123456789") != std::string::npos &&
-           std::none_of(name.begin(), name.end(), letter);
+           std::ranges::none_of(name, letter);
   });
 }
 
@@ -290,9 +279,8 @@ std::string numbering_note(const LabelCounts& labels) {
 
 std::string look_alike_note(const std::string& name, const std::vector<std::string>& classes) {
   const std::string wanted = plain_form(name);
-  const auto found = std::find_if(classes.begin(), classes.end(), [&](const std::string& other) {
-    return plain_form(other) == wanted;
-  });
+  const auto found = std::ranges::find_if(
+      classes, [&](const std::string& other) { return plain_form(other) == wanted; });
   if (found == classes.end()) return "";
   return fmt::format("; {} differs from {} only in case, blanks or the form of a number",
                      spell_out(name),

@@ -29,6 +29,7 @@
 
 #include "models/onnx/network.h"
 #include "models/onnx/read/constants.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -41,20 +42,9 @@ enum class Slot : uint8_t {
 };
 
 // Ops that only move or copy the elements of their input 0 (Concat: of all inputs).
-const std::set<std::string_view> kMoving = {"Transpose",
-                                            "Reshape",
-                                            "Flatten",
-                                            "Squeeze",
-                                            "Unsqueeze",
-                                            "Identity",
-                                            "Cast",
-                                            "CastLike",
-                                            "Expand",
-                                            "Slice",
-                                            "Split",
-                                            "Concat",
-                                            "Tile",
-                                            "Gather"};
+const std::vector<std::string> kMoving = words_of(
+    "Transpose Reshape Flatten Squeeze Unsqueeze Identity Cast CastLike Expand Slice Split "
+    "Concat Tile Gather");
 
 // Functions that networks apply to a parameter before its use. For example, a temperature is
 // learned as its logarithm.
@@ -65,22 +55,10 @@ const std::set<std::string_view> kOfExtents = {"Shape", "Size", "EyeLike"};
 
 // Whether the node's output is piecewise constant, so that no gradient passes.
 bool is_step(const Node& node) {
-  static const std::set<std::string_view> kSteps = {"ArgMax",
-                                                    "ArgMin",
-                                                    "Ceil",
-                                                    "Equal",
-                                                    "Floor",
-                                                    "Greater",
-                                                    "GreaterOrEqual",
-                                                    "IsInf",
-                                                    "IsNaN",
-                                                    "Less",
-                                                    "LessOrEqual",
-                                                    "Round",
-                                                    "Shape",
-                                                    "Sign",
-                                                    "Size"};
-  if (kSteps.count(node.op) > 0) return true;
+  static const std::vector<std::string> kSteps = words_of(
+      "ArgMax ArgMin Ceil Equal Floor Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Round "
+      "Shape Sign Size");
+  if (std::ranges::count(kSteps, node.op) > 0) return true;
   static const std::set<int64_t> kFloatingTypes = {1, 10, 11, 16};  // ONNX's numbers of the types
   return node.op == "Cast" && node.has("to") && kFloatingTypes.count(node.integer("to", 1)) == 0;
 }
@@ -129,9 +107,7 @@ bool is_mask(const Array& array) {
 
 // Whether at most one axis is longer than 1.
 bool is_vector(const Array& array) {
-  return std::count_if(array.extents.begin(), array.extents.end(), [](int64_t extent) {
-           return extent > 1;
-         }) <= 1;
+  return std::ranges::count_if(array.extents, [](int64_t extent) { return extent > 1; }) <= 1;
 }
 
 class Classifier {
@@ -164,7 +140,7 @@ class Classifier {
     for (const Node& node : file_.nodes) {
       if (kOfExtents.count(node.op) > 0) continue;
       const bool any = node.op.starts_with("Random") || node.op == "Bernoulli" ||
-                       std::any_of(node.inputs.begin(), node.inputs.end(), [&](int input) {
+                       std::ranges::any_of(node.inputs, [&](int input) {
                          return input >= 0 && varies_[static_cast<size_t>(input)];
                        });
       for (const int output : node.outputs)
@@ -189,7 +165,7 @@ class Classifier {
   }
 
   bool comes_back(const Node& node) const {
-    return std::any_of(node.outputs.begin(), node.outputs.end(), [&](int output) {
+    return std::ranges::any_of(node.outputs, [&](int output) {
       return output >= 0 && flows_[static_cast<size_t>(output)];
     });
   }
@@ -213,7 +189,7 @@ class Classifier {
     if (!node.domain.empty() || !comes_back(node)) return;
     const std::string& op = node.op;
     const auto is = [&](std::initializer_list<std::string_view> ops) {
-      return std::find(ops.begin(), ops.end(), op) != ops.end();
+      return std::ranges::find(ops, op) != ops.end();
     };
     if (is({"Conv", "ConvTranspose"})) {
       slots(number, {1}, Slot::kWeight);
@@ -290,7 +266,7 @@ class Classifier {
   template <typename Meet>
   static void meet_inputs(const Node& source, Slot slot, const Meet& meet) {
     if (!source.domain.empty()) return;
-    if (kMoving.count(source.op) > 0) {
+    if (std::ranges::count(kMoving, source.op) > 0) {
       const size_t count = source.op == "Concat" ? source.inputs.size() : 1;
       for (size_t i = 0; i < count && i < source.inputs.size(); ++i) meet(source.inputs[i], slot);
     } else if (kOfParameters.count(source.op) > 0) {
@@ -314,7 +290,7 @@ class Classifier {
         slot == Slot::kVector || (slot == Slot::kOperand && !joins && is_vector(array));
     if (!vector) return;
     std::vector<int>& nodes = classes_.vector_nodes[value];
-    const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+    const auto at = std::ranges::lower_bound(nodes, node);
     if (at == nodes.end() || *at != node) nodes.insert(at, node);
   }
 
@@ -386,7 +362,7 @@ class Overrides {
           continue;
         std::vector<int>& nodes = classes.vector_nodes[input];
         const auto node = static_cast<int>(i);
-        const auto at = std::lower_bound(nodes.begin(), nodes.end(), node);
+        const auto at = std::ranges::lower_bound(nodes, node);
         if (at == nodes.end() || *at != node) nodes.insert(at, node);
       }
     }

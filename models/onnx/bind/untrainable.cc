@@ -120,14 +120,8 @@ namespace {
 
 // Whether the node passes a gradient of its floating-point outputs to its input `index`.
 bool carries(const Node& node, size_t index) {
-  static const std::set<std::string_view> kSteps = {"Bernoulli",
-                                                    "Ceil",
-                                                    "EyeLike",
-                                                    "Floor",
-                                                    "RandomNormalLike",
-                                                    "RandomUniformLike",
-                                                    "Round",
-                                                    "Sign"};
+  static const std::vector<std::string> kSteps =
+      words_of("Bernoulli Ceil EyeLike Floor RandomNormalLike RandomUniformLike Round Sign");
   // For these ops only the inputs before this index have a gradient.
   static const std::map<std::string_view, size_t> kOnlyBefore = {{"BatchNormalization", 3},
                                                                  {"CastLike", 1},
@@ -136,7 +130,8 @@ bool carries(const Node& node, size_t index) {
                                                                  {"Reshape", 1},
                                                                  {"Resize", 1},
                                                                  {"Upsample", 1}};
-  if (node.detached || !node.domain.empty() || kSteps.contains(node.op)) return false;
+  if (node.detached || !node.domain.empty() || std::ranges::count(kSteps, node.op) > 0)
+    return false;
   if (node.op == "Where") return index > 0;
   const auto found = kOnlyBefore.find(node.op);
   return found == kOnlyBefore.end() || index < found->second;

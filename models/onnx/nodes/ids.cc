@@ -1,10 +1,9 @@
 #include "models/onnx/nodes/ids.h"
 
 #include <algorithm>
-#include <set>
-#include <string_view>
 
 #include "models/onnx/read/constants.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -22,19 +21,10 @@ bool only_moves(const Node& node, const std::vector<Value>& values) {
 }  // namespace
 
 bool moves_elements(const Node& node) {
-  static const std::set<std::string_view> kMoving = {"Expand",
-                                                     "Flatten",
-                                                     "Gather",
-                                                     "GatherElements",
-                                                     "GatherND",
-                                                     "Identity",
-                                                     "Reshape",
-                                                     "Slice",
-                                                     "Squeeze",
-                                                     "Tile",
-                                                     "Transpose",
-                                                     "Unsqueeze"};
-  return node.domain.empty() && kMoving.count(node.op) > 0;
+  static const std::vector<std::string> kMoving = words_of(
+      "Expand Flatten Gather GatherElements GatherND Identity Reshape Slice Squeeze Tile "
+      "Transpose Unsqueeze");
+  return node.domain.empty() && std::ranges::count(kMoving, node.op) > 0;
 }
 
 std::vector<int> sources_of_elements(const Network& network) {

@@ -1,7 +1,6 @@
 #include "runtime/data/images/other_files.h"
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
 #include <string_view>
 
@@ -14,33 +13,12 @@ namespace lockstep::data {
 namespace {
 
 // Endings of images that are not read, or that are read only under another name.
-constexpr std::string_view kOtherImages[] = {".webp",
-                                             ".bmp",
-                                             ".gif",
-                                             ".tif",
-                                             ".tiff",
-                                             ".avif",
-                                             ".heic",
-                                             ".heif",
-                                             ".jxl",
-                                             ".jp2",
-                                             ".ppm",
-                                             ".pgm",
-                                             ".jfif",
-                                             ".jpe"};
-
-std::string beginning_of(const std::string& path) {
-  if (!is_file(path)) return "";  // reading from a pipe would block
-  std::string begin(kFileKindBytes, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  begin.resize(static_cast<size_t>(file.gcount()));
-  return begin;
-}
+const std::vector<std::string> kOtherImages =
+    words_of(".webp .bmp .gif .tif .tiff .avif .heic .heif .jxl .jp2 .ppm .pgm .jfif .jpe");
 
 // "the first, a.webp, is a WebP image, not ...".
 std::string describe_first(const std::string& path) {
-  const std::string begin = beginning_of(path);
+  const std::string begin = is_file(path) ? begin_of_file(path) : "";  // a pipe would block
   const FileKind kind = file_kind(begin);
   if (kind.id == "jpeg" || kind.id == "png")
     return fmt::format("the first, {}, is {}; give it the ending .{}", path, kind.name, kind.id);
@@ -51,9 +29,8 @@ std::string describe_first(const std::string& path) {
 
 void OtherFiles::add(const std::filesystem::path& path) {
   if (++files_ == 1) first_file_ = path.string();
-  if (std::none_of(std::begin(kOtherImages), std::end(kOtherImages), [&](std::string_view ending) {
-        return has_suffix(path.native(), ending);
-      }))
+  if (std::ranges::none_of(
+          kOtherImages, [&](std::string_view ending) { return has_suffix(path.native(), ending); }))
     return;
   if (++images_ == 1) first_image_ = path.string();
 }

@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -48,37 +49,20 @@ struct LlmcHeader {
 };
 
 const LlmcTokens* tokens_of(const LlmcHeader& header) {
-  const auto* const found =
-      std::find_if(std::begin(kLlmcTokens), std::end(kLlmcTokens), [&](const LlmcTokens& kind) {
-        return kind.magic == header.magic;
-      });
+  const auto* const found = std::ranges::find(kLlmcTokens, header.magic, &LlmcTokens::magic);
   return found == std::end(kLlmcTokens) ? nullptr : found;
 }
 
 // Throws DataError if a file is known as one of another format. Only long signatures decide: any
 // two bytes may be a token.
 void refuse_other_formats(std::string_view text, const std::string& name) {
-  constexpr std::string_view kOthers[] = {"npy",
-                                          "npz",
-                                          "torch",
-                                          "zip",
-                                          "safetensors",
-                                          "hdf5",
-                                          "lfs",
-                                          "parquet",
-                                          "arrow",
-                                          "html",
-                                          "zstd",
-                                          "xz",
-                                          "gguf",
-                                          "sqlite",
-                                          "pdf",
-                                          "tar",
-                                          "xlsx"};
+  static const std::vector<std::string> kOthers = words_of(
+      "npy npz torch zip safetensors hdf5 lfs parquet arrow html zstd xz gguf sqlite pdf tar "
+      "xlsx");
   constexpr size_t kMinTextBytes = 32;  // fewer may be tokens by chance
   const std::string_view id = file_kind(text).id;
-  const bool known = std::find(std::begin(kOthers), std::end(kOthers), id) != std::end(kOthers) ||
-                     (id == "gzip" && has_suffix(name, ".gz"));
+  const bool known =
+      std::ranges::count(kOthers, id) > 0 || (id == "gzip" && has_suffix(name, ".gz"));
   const bool words = id.empty() && text.size() >= kMinTextBytes && is_text(text);
   if (!known && !words) return;
   throw DataError("{}: {}{}",
