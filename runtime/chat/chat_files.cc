@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
+#include "runtime/base/text.h"
 
 namespace lockstep::chat {
 namespace {
@@ -33,13 +34,8 @@ Json json_of(const fs::path& path) {
 }
 
 void add_special_tokens(const Json& config, ChatFiles* files) {
-  for (const char* name : {"bos_token",
-                           "eos_token",
-                           "unk_token",
-                           "sep_token",
-                           "pad_token",
-                           "cls_token",
-                           "mask_token"}) {
+  for (const std::string& name :
+       words_of("bos_token eos_token unk_token sep_token pad_token cls_token mask_token")) {
     const Json* token = config.find(name);
     if (token != nullptr && token->find("content") != nullptr) token = token->find("content");
     if (token == nullptr || !token->is_string() || !files->special_token(name).empty()) continue;

@@ -38,16 +38,6 @@ namespace {
 
 constexpr const char* kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
 
-void set_member(Value::Members* members, const std::string& name, const Value& value) {
-  const auto found =
-      std::ranges::find(*members, name, [](const auto& member) { return member.first; });
-  if (found != members->end()) {
-    found->second = value;
-  } else {
-    members->emplace_back(name, value);
-  }
-}
-
 // Prepares a message as transformers does: without members that are null, and with the assistant's
 // reasoning under the names that templates read.
 Value message_of(const Json& message) {
@@ -57,7 +47,7 @@ Value message_of(const Json& message) {
     const Json* found = message.find(name);
     if (reasoning == nullptr && found != nullptr && !found->is_null()) reasoning = found;
   }
-  if (reasoning != nullptr) set_member(&members, "thinking", Value::from_json(*reasoning));
+  if (reasoning != nullptr) member_named(members, "thinking") = Value::from_json(*reasoning);
   const Json* value = message.begin();
   for (const std::string& name : message.names()) {
     const Json& member = *value++;
@@ -67,7 +57,8 @@ Value message_of(const Json& message) {
     else
       members.emplace_back(name, Value::from_json(member));
   }
-  if (reasoning != nullptr) set_member(&members, "reasoning_content", Value::from_json(*reasoning));
+  if (reasoning != nullptr)
+    member_named(members, "reasoning_content") = Value::from_json(*reasoning);
   return Value::mapping(std::move(members));
 }
 

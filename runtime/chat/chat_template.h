@@ -5,7 +5,6 @@
 // too long or writes too much (Budget in evaluation.h). There is no clock: strftime_now is not
 // defined.
 
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>

@@ -63,12 +63,10 @@ void Evaluation::write(const std::string& text) {
 std::string Evaluation::captured(const Body& body) {
   std::string outer = std::move(out_);
   out_.clear();
-  scopes_.emplace_back();
   ++captures_;
-  if (run_body(body) != Flow::kOn)
+  if (run_in_scope(body) != Flow::kOn)
     throw TemplateProblem("leaving a loop within a set block is not supported");
   --captures_;
-  scopes_.pop_back();
   std::string text = std::move(out_);
   out_ = std::move(outer);
   budget_.take(text.size());
@@ -82,6 +80,13 @@ Evaluation::Flow Evaluation::run_body(const Body& body) {
     if (flow != Flow::kOn) return flow;
   }
   return Flow::kOn;
+}
+
+Evaluation::Flow Evaluation::run_in_scope(const Body& body) {
+  scopes_.emplace_back();
+  const Flow flow = run_body(body);
+  scopes_.pop_back();
+  return flow;
 }
 
 Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
@@ -115,10 +120,7 @@ Evaluation::Flow Evaluation::run_statement(const Statement& statement) {
       if (captures_ > 0)
         throw TemplateProblem("a generation block within a macro or a set block is not supported");
       const size_t begin = out_.size();
-      scopes_.emplace_back();
-      const Flow flow = run_body(statement.bodies[0]);
-      scopes_.pop_back();
-      if (flow != Flow::kOn)
+      if (run_in_scope(statement.bodies[0]) != Flow::kOn)
         throw TemplateProblem("leaving a loop within a generation block is not supported");
       generated_.push_back({begin, out_.size()});
       return Flow::kOn;
@@ -153,10 +155,7 @@ Evaluation::Flow Evaluation::run_for(const Statement& statement) {
     ended |= flow == Flow::kOn;
   }
   if (ended || statement.bodies.size() < 2) return Flow::kOn;
-  scopes_.emplace_back();
-  const Flow flow = run_body(statement.bodies[1]);
-  scopes_.pop_back();
-  return flow;
+  return run_in_scope(statement.bodies[1]);
 }
 
 void Evaluation::run_set(const Statement& statement) {
@@ -176,13 +175,7 @@ void Evaluation::run_set(const Statement& statement) {
     throw TemplateProblem("a value of type {} cannot be stored in a namespace", value.kind_name());
   auto& members = space->as_namespace().members;
   budget_.count_search(members);
-  const auto found =
-      std::ranges::find(members, statement.attribute, [](const auto& m) { return m.first; });
-  if (found != members.end()) {
-    found->second = value;
-  } else {
-    members.emplace_back(statement.attribute, value);
-  }
+  member_named(members, statement.attribute) = value;
 }
 
 void Evaluation::assign(const std::vector<std::string>& targets, const Value& value) {
@@ -197,11 +190,9 @@ void Evaluation::assign(const std::vector<std::string>& targets, const Value& va
 }
 
 const Value* Evaluation::find_variable(std::string_view name) {
-  const auto in = [&](const Value::Members& scope) -> const Value* {
+  const auto in = [&](const Value::Members& scope) {
     budget_.count_search(scope);
-    const auto found =
-        std::ranges::find(scope, name, [](const auto& member) { return member.first; });
-    return found == scope.end() ? nullptr : &found->second;
+    return find_member(scope, name);
   };
   for (size_t i = scopes_.size(); i > base_; --i)
     if (const Value* found = in(scopes_[i - 1])) return found;
@@ -211,11 +202,7 @@ const Value* Evaluation::find_variable(std::string_view name) {
 Value& Evaluation::variable(const std::string& name) {
   Value::Members& scope = scopes_.back();
   budget_.count_search(scope);
-  const auto found =
-      std::ranges::find(scope, name, [](const auto& member) { return member.first; });
-  if (found != scope.end()) return found->second;
-  scope.emplace_back(name, Value());
-  return scope.back().second;
+  return member_named(scope, name);
 }
 
 Value Evaluation::evaluate(const Expression& expression) {
@@ -247,13 +234,7 @@ Value Evaluation::evaluate_kind(const Expression& expression) {
         Value value = part(i + 1);
         budget_.take(key.as_text().size() + sizeof(Value));
         budget_.count_search(members);
-        const auto found = std::ranges::find(
-            members, key.as_text(), [](const auto& member) { return member.first; });
-        if (found != members.end()) {
-          found->second = std::move(value);
-        } else {
-          members.emplace_back(key.as_text(), std::move(value));
-        }
+        member_named(members, key.as_text()) = std::move(value);
       }
       return Value::mapping(std::move(members));
     }

@@ -70,6 +70,7 @@ class Evaluation {
   enum class Flow { kOn, kBreak, kContinue };
 
   Flow run_body(const Body& body);
+  Flow run_in_scope(const Body& body);  // with a scope of its own
   Flow run_statement(const Statement& statement);
   Flow run_for(const Statement& statement);
   void run_set(const Statement& statement);

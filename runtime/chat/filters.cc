@@ -384,6 +384,11 @@ Value texts(const Call& call) {
   return call.budget.text(text);  // string
 }
 
+Value length(const Call& call) {
+  call.takes({});
+  return Value::integer(length_of(call.object));
+}
+
 struct Filter {
   std::string_view name;
   Value (*apply)(const Call& call);
@@ -391,11 +396,7 @@ struct Filter {
 
 constexpr Filter kFilters[] = {
     {"capitalize", texts},
-    {"count",
-     [](const Call& call) {
-       call.takes({});
-       return Value::integer(length_of(call.object));
-     }},
+    {"count", length},
     {"d", otherwise},
     {"default", otherwise},
     {"dictsort", dictsort},
@@ -406,11 +407,7 @@ constexpr Filter kFilters[] = {
     {"items", items},
     {"join", join},
     {"last", end_of},
-    {"length",
-     [](const Call& call) {
-       call.takes({});
-       return Value::integer(length_of(call.object));
-     }},
+    {"length", length},
     {"list",
      [](const Call& call) {
        call.takes({});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "runtime/chat/lexer.h"
@@ -34,23 +35,8 @@ constexpr Range kCased[] = {
     {0x107b2, 0x107ba}, {0x1f130, 0x1f149}, {0x1f150, 0x1f169}, {0x1f170, 0x1f189}};
 
 // Punctuation that may be inside words (Case_Ignorable).
-constexpr uint32_t kWithinWords[] = {0x27,
-                                     0x2e,
-                                     0x3a,
-                                     0xb7,
-                                     0x387,
-                                     0x55f,
-                                     0x5f4,
-                                     0x2018,
-                                     0x2019,
-                                     0x2024,
-                                     0x2027,
-                                     0xfe13,
-                                     0xfe52,
-                                     0xfe55,
-                                     0xff07,
-                                     0xff0e,
-                                     0xff1a};
+constexpr std::u32string_view kWithinWords =
+    U"'.:\u00b7\u0387\u055f\u05f4\u2018\u2019\u2024\u2027\ufe13\ufe52\ufe55\uff07\uff0e\uff1a";
 
 utf8proc_int32_t signed_of(uint32_t code) { return static_cast<utf8proc_int32_t>(code); }
 
@@ -71,7 +57,7 @@ bool is_case_ignorable(uint32_t code) {
     case UTF8PROC_CATEGORY_CF:
     case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK: return true;
-    default: return std::ranges::find(kWithinWords, code) != std::end(kWithinWords);
+    default: return kWithinWords.find(code) != std::u32string_view::npos;
   }
 }
 

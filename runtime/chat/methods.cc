@@ -303,6 +303,11 @@ Value call_method(Budget& budget,
   throw TemplateProblem("the method {} of a {} is not supported", name, object.kind_name());
 }
 
+// Tests without arguments.
+const std::vector<std::string> kTestsAlone = words_of(
+    "defined undefined none string mapping sequence iterable number integer "
+    "float boolean true false odd even callable");
+
 bool apply_test(Budget& budget,
                 const std::string& name,
                 const Value& object,
@@ -318,23 +323,7 @@ bool apply_test(Budget& budget,
           "the test {}: a value of type {} is not allowed", name, object.kind_name());
     return object.as_integer();
   };
-  for (const char* alone : {"defined",
-                            "undefined",
-                            "none",
-                            "string",
-                            "mapping",
-                            "sequence",
-                            "iterable",
-                            "number",
-                            "integer",
-                            "float",
-                            "boolean",
-                            "true",
-                            "false",
-                            "odd",
-                            "even",
-                            "callable"})
-    if (name == alone) takes(0);
+  if (std::ranges::count(kTestsAlone, name) > 0) takes(0);
   if (name == "defined") return !object.is_undefined();
   if (name == "undefined") return object.is_undefined();
   if (name == "none") return object.is(Value::Kind::kNone);

@@ -46,17 +46,8 @@ Value loop_attribute(const Value::Loop& loop, const std::string& name) {
   throw TemplateProblem("loop.{} is not supported", name);
 }
 
-constexpr std::string_view kMappingMethods[] = {"items",
-                                                "keys",
-                                                "values",
-                                                "get",
-                                                "pop",
-                                                "copy",
-                                                "update",
-                                                "clear",
-                                                "setdefault",
-                                                "popitem",
-                                                "fromkeys"};
+const std::vector<std::string> kMappingMethods =
+    words_of("items keys values get pop copy update clear setdefault popitem fromkeys");
 
 int64_t floor_divide(int64_t a, int64_t b) {
   const int64_t quotient = a / b;
@@ -162,7 +153,7 @@ std::shared_ptr<const Value::List> elements_of(Budget& budget, const Value& valu
 Value attribute_of(Budget& budget, const Value& object, const std::string& name) {
   if (object.is_undefined()) refuse_kind(object, fmt::format("the attribute {}", name));
   if (object.is(Value::Kind::kLoop)) return loop_attribute(object.as_loop(), name);
-  if (object.is_mapping() && std::ranges::find(kMappingMethods, name) != std::end(kMappingMethods))
+  if (object.is_mapping() && std::ranges::count(kMappingMethods, name) > 0)
     throw TemplateProblem("the method {} without a call is not supported", name);
   if (name.starts_with("__")) throw TemplateProblem("the attribute {} is not supported", name);
   if (const Value* found = member_of(budget, object, name)) return *found;

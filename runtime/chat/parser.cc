@@ -16,10 +16,7 @@ class Parser {
  public:
   explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(stream_) {}
 
-  Body run() {
-    Body body = parse_body({});
-    return body;
-  }
+  Body run() { return parse_body({}); }
 
  private:
   using Kind = Statement::Kind;

@@ -56,42 +56,37 @@ Value Value::undefined(std::string name) {
 }
 
 Value Value::boolean(bool flag) {
-  Value value;
-  value.kind_ = Kind::kBoolean;
+  Value value(Kind::kBoolean);
   value.integer_ = flag ? 1 : 0;
   return value;
 }
 
 Value Value::integer(int64_t number) {
-  Value value;
-  value.kind_ = Kind::kInteger;
+  Value value(Kind::kInteger);
   value.integer_ = number;
   return value;
 }
 
 Value Value::number(double number) {
-  Value value;
-  value.kind_ = Kind::kDouble;
+  Value value(Kind::kDouble);
   value.number_ = number;
   return value;
 }
 
 Value Value::text(std::string bytes) {
-  Value value;
-  value.kind_ = Kind::kText;
-  value.weight_ = text_weight(bytes.size());
-  value.held_ = std::make_shared<const std::string>(std::move(bytes));
+  const uint32_t weight = text_weight(bytes.size());
+  Value value(Kind::kText, std::make_shared<const std::string>(std::move(bytes)));
+  value.weight_ = weight;
   return value;
 }
 
 Value Value::list(List values, bool tuple) {
-  Value value;
+  Value value(Kind::kList);
   for (const Value& element : values) {
     check_plain(element);
     value.weight_ = weight_with(value.weight_, element.weight());
   }
   value.depth_ = depth_of(values, [](const Value& element) { return element.depth_; });
-  value.kind_ = Kind::kList;
   value.tuple_ = tuple;
   value.held_ = std::make_shared<const List>(std::move(values));
   return value;
@@ -105,35 +100,27 @@ Value Value::iterable(Iterable::Kind kind, List values) {
 }
 
 Value Value::mapping(Members members) {
-  Value value;
+  Value value(Kind::kMapping);
   for (const auto& [name, member] : members) {
     check_plain(member);
     value.weight_ = weight_with(value.weight_, text_weight(name.size()) + member.weight());
   }
   value.depth_ = depth_of(members, [](const auto& member) { return member.second.depth_; });
-  value.kind_ = Kind::kMapping;
   value.held_ = std::make_shared<const Members>(std::move(members));
   return value;
 }
 
 Value Value::new_namespace(Members members) {
   for (const auto& [name, member] : members) check_plain(member);
-  Value value;
-  value.kind_ = Kind::kNamespace;
-  value.held_ = std::make_shared<Namespace>(Namespace{std::move(members)});
-  return value;
+  return Value(Kind::kNamespace, std::make_shared<Namespace>(Namespace{std::move(members)}));
 }
 
 Value Value::loop(std::shared_ptr<const List> items, size_t index) {
-  Value value;
-  value.kind_ = Kind::kLoop;
-  value.held_ = std::make_shared<const Loop>(Loop{std::move(items), index});
-  return value;
+  return Value(Kind::kLoop, std::make_shared<const Loop>(Loop{std::move(items), index}));
 }
 
 Value Value::macro(const MacroNode* node) {
-  Value value;
-  value.kind_ = Kind::kMacro;
+  Value value(Kind::kMacro);
   value.macro_ = node;
   return value;
 }
@@ -290,13 +277,20 @@ void Value::append_repr(std::string* out) const {
 }
 
 const Value* Value::find(std::string_view name) const {
-  const Members* members = nullptr;
-  if (is_mapping()) members = &as_mapping();
-  if (is(Kind::kNamespace)) members = &as_namespace().members;
-  if (members == nullptr) return nullptr;
-  for (const auto& [key, member] : *members)
+  if (is_mapping()) return find_member(as_mapping(), name);
+  return is(Kind::kNamespace) ? find_member(as_namespace().members, name) : nullptr;
+}
+
+const Value* find_member(const Value::Members& members, std::string_view name) {
+  for (const auto& [key, member] : members)
     if (key == name) return &member;
   return nullptr;
+}
+
+Value& member_named(Value::Members& members, const std::string& name) {
+  for (auto& [key, member] : members)
+    if (key == name) return member;
+  return members.emplace_back(name, Value()).second;
 }
 
 namespace {

@@ -129,6 +129,8 @@ class Value {
   friend bool operator==(const Value& a, const Value& b);
 
  private:
+  explicit Value(Kind kind, std::shared_ptr<const void> held = nullptr)
+      : kind_(kind), held_(std::move(held)) {}
   void append_repr(std::string* out) const;
 
   Kind kind_ = Kind::kNone;
@@ -140,6 +142,12 @@ class Value {
   const MacroNode* macro_ = nullptr;
   std::shared_ptr<const void> held_;
 };
+
+// The member of that name; null if there is none.
+const Value* find_member(const Value::Members& members, std::string_view name);
+
+// The same; if there is none, it is added, as none.
+Value& member_named(Value::Members& members, const std::string& name);
 
 // Formats a double as Python does: the shortest text that reads back as the same number.
 std::string python_number(double value);
