@@ -87,8 +87,7 @@ void add_values(const Message& section,
 }
 
 const FieldValue* find(const std::vector<FieldValue>& values, const std::string& path) {
-  const auto found = std::find_if(
-      values.begin(), values.end(), [&](const FieldValue& value) { return value.path == path; });
+  const auto found = std::ranges::find(values, path, &FieldValue::path);
   return found == values.end() ? nullptr : &*found;
 }
 
@@ -114,9 +113,8 @@ std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& n
   std::vector<FieldChange> changes;
   std::vector<std::string> sections;  // sections that only one of them has
   const auto known = [&](const std::string& path) {
-    return std::any_of(sections.begin(), sections.end(), [&](const std::string& section) {
-      return lies_in(path, section);
-    });
+    return std::ranges::any_of(sections,
+                               [&](const std::string& section) { return lies_in(path, section); });
   };
   const auto add = [&](const FieldValue& value, const std::string& then, const std::string& is) {
     if (then == is || known(value.path)) return;
@@ -136,9 +134,8 @@ std::vector<FieldChange> differences(const RunConfig& before, const RunConfig& n
 }
 
 bool is_named(const std::string& path, const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return path == name || lies_in(path, name);
-  });
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return path == name || lies_in(path, name); });
 }
 
 }  // namespace lockstep::config

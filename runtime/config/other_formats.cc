@@ -58,7 +58,7 @@ size_t indent_of(std::string_view line) {
 }
 
 bool is_word(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
   });
 }
@@ -103,7 +103,7 @@ bool is_toml(std::string_view line) {
 }
 
 bool is_python(const std::vector<std::string_view>& lines) {
-  return std::any_of(lines.begin(), lines.end(), [](std::string_view line) {
+  return std::ranges::any_of(lines, [](std::string_view line) {
     const bool begins = line.starts_with("import ") || line.starts_with("def ") ||
                         line.starts_with("class ") || line.starts_with("from ");
     const bool opens =
@@ -148,7 +148,7 @@ bool has_field(std::string_view text,
   const std::string quoted = fmt::format("\"{}\"", field);
   if (const size_t found = text.find(quoted); found != std::string_view::npos)
     return trimmed(text.substr(found + quoted.size())).starts_with(':');
-  return std::any_of(lines.begin(), lines.end(), [&](std::string_view line) {
+  return std::ranges::any_of(lines, [&](std::string_view line) {
     return line.starts_with(field) && yaml_name(line) == field;
   });
 }

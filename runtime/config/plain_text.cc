@@ -63,7 +63,7 @@ void refuse_odd_characters(std::string_view text, const std::string& origin) {
 std::string place_in(std::string_view text, size_t offset) {
   const std::string_view before = text.substr(0, offset);
   return fmt::format("{}:{}",
-                     std::count(before.begin(), before.end(), '\n') + 1,
+                     std::ranges::count(before, '\n') + 1,
                      offset - (before.rfind('\n') + 1) + 1);  // npos + 1 is 0
 }
 

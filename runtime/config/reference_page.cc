@@ -33,13 +33,13 @@ std::string code(const std::string& text) { return "`" + text + "`"; }
 
 // The heading of a section.
 std::string heading(const FieldReference& section) {
-  const auto depth = 2 + std::count(section.path.begin(), section.path.end(), '.');
+  const auto depth = 2 + std::ranges::count(section.path, '.');
   return fmt::format("\n{} {}\n\n", std::string(static_cast<size_t>(depth), '#'), section.path);
 }
 
 std::string link(const FieldReference& section) {
   std::string anchor = section.path;
-  anchor.erase(std::remove(anchor.begin(), anchor.end(), '.'), anchor.end());
+  std::erase(anchor, '.');
   return fmt::format("[{}](#{})", section.path, anchor);
 }
 

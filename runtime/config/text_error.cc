@@ -106,9 +106,8 @@ std::optional<std::string> explain_type(const std::string& message, std::string_
   const std::vector<SchemaField> fields = schema_fields_named(field_before(before));
   if (fields.empty()) return std::nullopt;
   const std::string allowed = describe_type(*fields[0].field);
-  const bool one_type = std::all_of(fields.begin(), fields.end(), [&](const SchemaField& other) {
-    return describe_type(*other.field) == allowed;
-  });
+  const bool one_type = std::ranges::all_of(
+      fields, [&](const SchemaField& other) { return describe_type(*other.field) == allowed; });
   if (!one_type) return std::nullopt;
   const std::string found = found_in(message);
   return fmt::format("{}: {}; allowed: {}",

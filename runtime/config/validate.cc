@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -21,7 +20,7 @@ void validate_name(const std::string& name) {
            c == '_' || c == '-';
   };
   const bool ok = !name.empty() && name.size() <= 100 && name[0] != '.' && name[0] != '-' &&
-                  std::all_of(name.begin(), name.end(), safe);
+                  std::ranges::all_of(name, safe);
   if (!ok) {
     refuse_value("name",
                  in_quotes(name),

@@ -36,10 +36,7 @@ const Answer* answer_of(std::string_view name) {
   constexpr size_t kLongest = 64;  // with blanks; longer names are not worth a copy
   if (name.size() > kLongest) return nullptr;
   const std::string folded = folded_name(name);
-  const auto* const found =
-      std::find_if(kAnswers.begin(), kAnswers.end(), [&](const Answer& answer) {
-        return answer.word == folded;
-      });
+  const auto* const found = std::ranges::find(kAnswers, folded, &Answer::word);
   return found == kAnswers.end() ? nullptr : found;
 }
 
@@ -86,7 +83,7 @@ std::vector<std::string> ClassSpellings::names() const {
   }
   std::vector<std::string> names;
   for (const auto& [key, spelling] : best) names.push_back(*spelling.name);
-  if (!(answers_ && merges_)) std::sort(names.begin(), names.end());
+  if (!(answers_ && merges_)) std::ranges::sort(names);
   return names;
 }
 

@@ -87,7 +87,7 @@ void EpochOrder::sort_group(int64_t epoch, int64_t group, int64_t first, int64_t
     const int64_t index = ungrouped(epoch, position);
     group_.push_back({(*order_.lengths)[static_cast<size_t>(index)], position, index});
   }
-  std::sort(group_.begin(), group_.end(), [](const Grouped& a, const Grouped& b) {
+  std::ranges::sort(group_, [](const Grouped& a, const Grouped& b) {
     return a.length != b.length ? a.length < b.length : a.position < b.position;
   });
   group_batches_.emplace(
@@ -118,7 +118,7 @@ int64_t EpochOrder::ungrouped(int64_t epoch, int64_t position) {
     window_number_ = window;
   }
   const int64_t in_sequence = first + (*window_)[position - first];
-  const auto next = std::upper_bound(begin_.begin(), begin_.end(), in_sequence);
+  const auto next = std::ranges::upper_bound(begin_, in_sequence);
   const auto turn = static_cast<size_t>(next - begin_.begin()) - 1;
   return stored_begin_[static_cast<size_t>(shard_[turn])] + in_sequence - begin_[turn];
 }

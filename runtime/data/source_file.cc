@@ -35,8 +35,7 @@ bool holds(const FileKind& kind, std::string_view bytes) {
 void refuse(std::span<const std::byte> bytes, const std::string& name, bool markup_too) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const FileKind kind = file_kind(text);
-  const bool markup =
-      std::find(std::begin(kMarkup), std::end(kMarkup), kind.id) != std::end(kMarkup);
+  const bool markup = std::ranges::find(kMarkup, kind.id) != std::end(kMarkup);
   if (!holds(kind, text) || (markup && !markup_too)) return;
   throw DataError("{}: {}", name, is_not(text, "text, plain or .gz"));
 }
@@ -44,7 +43,7 @@ void refuse(std::span<const std::byte> bytes, const std::string& name, bool mark
 }  // namespace
 
 bool only_zeros(std::span<const std::byte> bytes) {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
 void refuse_other_formats(std::span<const std::byte> bytes, const std::string& name) {

@@ -66,8 +66,7 @@ std::vector<std::string> value_warnings(const Dataset& train, const std::string&
     }
   }
   if (same == 0 || read < 2) return {};
-  const auto column =
-      static_cast<size_t>(std::find(varies.begin(), varies.end(), false) - varies.begin());
+  const auto column = static_cast<size_t>(std::ranges::find(varies, false) - varies.begin());
   return {fmt::format(
       "{}: {} the same value in {} {} training samples{}: there is nothing to learn",
       where,

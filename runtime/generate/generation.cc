@@ -26,7 +26,7 @@ void update_text(const GenerationLimits& limits, Generation& sequence) {
 
 void add_token(const GenerationLimits& limits, int32_t token, Generation& sequence) {
   const auto& ends = limits.end_tokens;
-  if (std::find(ends.begin(), ends.end(), token) != ends.end()) {
+  if (std::ranges::find(ends, token) != ends.end()) {
     sequence.end = Generation::End::kToken;
     sequence.done = true;
     return;
@@ -44,8 +44,7 @@ void generate(LanguageModel& model,
               std::vector<Generation>& sequences,
               const std::function<void()>& on_step) {
   const auto all_done = [&] {
-    return std::all_of(
-        sequences.begin(), sequences.end(), [](const Generation& s) { return s.done; });
+    return std::ranges::all_of(sequences, [](const Generation& s) { return s.done; });
   };
   std::vector<std::vector<int32_t>> tokens(sequences.size());
   for (uint32_t step = 0; !all_done(); ++step) {

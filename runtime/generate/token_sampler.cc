@@ -45,7 +45,7 @@ size_t TokenSampler::keep_likely(double* total) {
     return logit(a) > logit(b) || (logit(a) == logit(b) && a < b);
   };
   if (options_.temperature == 0) {
-    std::iter_swap(order_.begin(), std::min_element(order_.begin(), order_.end(), likelier));
+    std::iter_swap(order_.begin(), std::ranges::min_element(order_, likelier));
     return 1;
   }
   size_t kept = order_.size();

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
-#include <vector>
 
 namespace lockstep::metrics {
 

@@ -1,7 +1,6 @@
 #pragma once
 // environment.json of the run folder: machine, versions, settings.
 
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>

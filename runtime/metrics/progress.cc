@@ -165,9 +165,8 @@ void Progress::draw(const StepRecord& record, double now) {
 void Progress::count_slowest(const StepRecord& record) {
   line_ms_ += record.step_ms;
   if (!record.slowest) return;
-  const auto same = std::find_if(slowest_.begin(), slowest_.end(), [&](const SlowestRank& rank) {
-    return rank.rank == record.slowest->rank;
-  });
+  const auto same = std::ranges::find_if(
+      slowest_, [&](const SlowestRank& rank) { return rank.rank == record.slowest->rank; });
   if (same != slowest_.end()) {
     same->longer_ms += record.slowest->longer_ms;
   } else if (slowest_.size() < kMaxSlowRanks) {
@@ -177,10 +176,7 @@ void Progress::count_slowest(const StepRecord& record) {
 
 // The rank that the others waited for longest since the last line; empty if that was not much.
 std::string Progress::slowest_text() const {
-  const auto slowest = std::max_element(
-      slowest_.begin(), slowest_.end(), [](const SlowestRank& a, const SlowestRank& b) {
-        return a.longer_ms < b.longer_ms;
-      });
+  const auto slowest = std::ranges::max_element(slowest_, {}, &SlowestRank::longer_ms);
   if (slowest == slowest_.end() || slowest->longer_ms <= kReportThreshold * line_ms_) return "";
   return fmt::format("  waits for rank {} on {}: {:.0f}%",
                      slowest->rank,

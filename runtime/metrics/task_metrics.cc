@@ -34,7 +34,7 @@ std::string to_text(const TaskMetrics& metrics) {
 }
 
 void ClassCounts::clear() {
-  std::fill(counts_.begin(), counts_.end(), Counts{});
+  std::ranges::fill(counts_, Counts{});
   total_ = 0;
 }
 
@@ -68,11 +68,9 @@ double ClassCounts::matthews() const {
 // each of the ones ranks above those zeros and half above the z. Pairs are counted twice, so that
 // the count stays an integer.
 double area_under_roc(std::span<ScoredClass> samples) {
-  if (std::any_of(samples.begin(), samples.end(), [](const auto& x) { return x.score != x.score; }))
+  if (std::ranges::any_of(samples, [](const auto& x) { return x.score != x.score; }))
     return std::numeric_limits<double>::quiet_NaN();
-  std::sort(samples.begin(), samples.end(), [](const ScoredClass& a, const ScoredClass& b) {
-    return a.score < b.score;
-  });
+  std::ranges::sort(samples, {}, &ScoredClass::score);
   int64_t zeros = 0, ones = 0, pairs = 0;
   for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
     int64_t equal_ones = 0;
@@ -112,9 +110,7 @@ struct Numbered {
 // Stores twice the rank of each row, starting at 2. Equal values get twice their mean rank. Twice
 // the mean of all ranks is rows + 1.
 void find_ranks(std::span<Numbered> sorted, uint32_t* ranks) {
-  std::sort(sorted.begin(), sorted.end(), [](const Numbered& a, const Numbered& b) {
-    return a.value < b.value;
-  });
+  std::ranges::sort(sorted, {}, &Numbered::value);
   for (size_t begin = 0, end = 0; begin < sorted.size(); begin = end) {
     while (end < sorted.size() && sorted[end].value == sorted[begin].value) ++end;
     for (size_t i = begin; i < end; ++i)

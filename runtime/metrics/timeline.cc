@@ -148,7 +148,7 @@ std::vector<Timeline::Kept> Timeline::kept() const {
     }
   }
   // If two spans begin together, the longer one comes first: it is the outer one.
-  std::stable_sort(kept.begin(), kept.end(), [](const Kept& x, const Kept& y) {
+  std::ranges::stable_sort(kept, [](const Kept& x, const Kept& y) {
     const Event &a = x.event, &b = y.event;
     return a.start_ms != b.start_ms ? a.start_ms < b.start_ms : a.end_ms > b.end_ms;
   });

@@ -181,8 +181,7 @@ class SpecialTokens {
     for (const char* name : kNamedTokens)
       if (is_it(named_.find(name))) return true;
     const Json extra = list_in(named_, kExtra);
-    return std::any_of(
-        extra.begin(), extra.end(), [&](const Json& value) { return is_it(&value); });
+    return std::ranges::any_of(extra, [&](const Json& value) { return is_it(&value); });
   }
 
   // The defaults of the class, for tokens that the config does not name. If only the kind of the

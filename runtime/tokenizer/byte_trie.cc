@@ -6,9 +6,7 @@ namespace lockstep::tokenizer {
 
 ByteTrie::ByteTrie(std::vector<Entry> entries) : nodes_(1) {
   std::erase_if(entries, [](const Entry& entry) { return entry.first.empty(); });
-  std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-    return a.first < b.first;
-  });
+  std::ranges::stable_sort(entries, {}, &Entry::first);
   // Builds the trie level by level: each range has the entries whose first `depth` bytes lead to
   // its node.
   struct Range {

@@ -2,7 +2,6 @@
 // A value in a JSON file and its path, for error messages.
 
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <string_view>
 

@@ -69,7 +69,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (bos_) text_template_.push_back({.ids = {*bos_}});
     text_template_.push_back({.text = 0, .ids = {}});
     const auto has_id = [](const std::optional<uint32_t>& id) { return id.has_value(); };
-    if (file_.byte_fallback && !std::all_of(byte_ids_.begin(), byte_ids_.end(), has_id))
+    if (file_.byte_fallback && !std::ranges::all_of(byte_ids_, has_id))
       throw DataError(
           "{}: trainer_spec.byte_fallback: value is true; that is allowed only if there are "
           "pieces for all 256 bytes",
@@ -393,7 +393,7 @@ class SentencePieceEncoder final : public TokenEncoder {
       parts_.push_back({begin, static_cast<uint32_t>(end - begin), paths_[end].id});
       end = begin;
     }
-    std::reverse(parts_.begin(), parts_.end());
+    std::ranges::reverse(parts_);
   }
 
   // A run of unknown parts becomes one token or, with byte fallback, one for each byte.

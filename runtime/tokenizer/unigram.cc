@@ -114,7 +114,7 @@ class Unigram final : public TokenModel {
     const auto has_token = [this](char c) {
       return byte_ids_[static_cast<uint8_t>(c)].has_value();
     };
-    if (byte_ids_.empty() || !std::all_of(text.begin(), text.end(), has_token))
+    if (byte_ids_.empty() || !std::ranges::all_of(text, has_token))
       return ids->push_back(*unknown_);
     for (size_t i = text.size(); i-- > 0;)
       ids->push_back(*byte_ids_[static_cast<uint8_t>(text[i])]);

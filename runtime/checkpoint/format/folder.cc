@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include <cerrno>
-#include <charconv>
 #include <functional>
 #include <map>
 #include <set>

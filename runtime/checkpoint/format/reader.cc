@@ -215,7 +215,7 @@ void read_optimizer(const fs::path& folder,
   require_match(
       shapes_in_memory(state.layout), shapes_in_memory(slices), (folder / kStateFile).string());
   for (const MomentTarget& target : targets) {
-    std::fill(target.values.begin(), target.values.end(), 0.0f);
+    std::ranges::fill(target.values, 0.0f);
   }
   std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
   // Frozen parameters have no moments, and those of state.one_moment have no second moment.

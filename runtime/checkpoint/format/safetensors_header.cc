@@ -212,8 +212,8 @@ void check_names(const SafetensorsHeader& header, const std::string& origin) {
   std::vector<std::string_view> names;
   names.reserve(header.entries.size());
   for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
-  std::sort(names.begin(), names.end());
-  const auto twice = std::adjacent_find(names.begin(), names.end());
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
   if (twice != names.end())
     throw CheckpointError("{}: not a safetensors file: duplicate tensor name {}",
                           origin,

@@ -81,16 +81,13 @@ NamedSlice named_slice(const proto::CheckpointSlice& message,
   }
   const int order = message.channels_last_size();
   is_valid = is_valid && (order == 0 || (order >= 3 && order <= 5));
+  int64_t product = 1;
   for (int i = 0; is_valid && i < order; ++i) {
-    is_valid = message.channels_last(i) > 0;
+    is_valid = message.channels_last(i) > 0 &&
+               !__builtin_mul_overflow(product, message.channels_last(i), &product);
     if (is_valid) slice.channels_last.append(message.channels_last(i));
   }
-  if (is_valid && order > 0) {
-    int64_t product = 1;
-    for (int i = 0; is_valid && i < order; ++i)
-      is_valid = !__builtin_mul_overflow(product, message.channels_last(i), &product);
-    is_valid = is_valid && product == elements;
-  }
+  is_valid = is_valid && (order == 0 || product == elements);
   if (!is_valid || elements > flat_elements || slice.offset > flat_elements - elements) {
     throw CheckpointError("{}: layout: tensor {} does not fit into a flat buffer of {} elements",
                           origin,
@@ -115,7 +112,7 @@ FileRecord parse_file_record(const std::string& bytes) {
 }
 
 bool has_array(const CheckpointState& state, const std::string& name) {
-  return std::find(state.moments.begin(), state.moments.end(), name) != state.moments.end();
+  return std::ranges::find(state.moments, name) != state.moments.end();
 }
 
 std::string to_text(const CheckpointState& state) {

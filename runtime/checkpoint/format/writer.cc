@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/format/writer.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <system_error>
 #include <utility>
 

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <functional>
 #include <optional>
-#include <string>
 
 #include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/state.h"

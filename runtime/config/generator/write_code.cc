@@ -42,8 +42,7 @@ struct Types {
       const FieldDescriptor* field = section.type->field(i);
       const EnumDescriptor* type = field->enum_type();
       if (field->message_type() != nullptr) add({field->message_type(), field});
-      if (type != nullptr && std::find(enums.begin(), enums.end(), type) == enums.end())
-        enums.push_back(type);
+      if (type != nullptr && std::ranges::find(enums, type) == enums.end()) enums.push_back(type);
     }
     sections.push_back(section);
   }

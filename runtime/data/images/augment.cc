@@ -156,8 +156,7 @@ void jitter_colours(const Augmentation& augmentation, int64_t pixels, uint8_t* r
   };
   // Computing the steps before contrast twice is cheaper than storing their results as floats.
   const auto contrast = static_cast<size_t>(
-      std::find(augmentation.order.begin(), augmentation.order.end(), Augmentation::kContrast) -
-      augmentation.order.begin());
+      std::ranges::find(augmentation.order, Augmentation::kContrast) - augmentation.order.begin());
   float mean = 0;
   if (augmentation.factor[Augmentation::kContrast] != 1) {
     double sum = 0;

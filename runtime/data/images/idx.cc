@@ -76,7 +76,7 @@ LabelCounts counts_of(std::span<const std::byte> labels) {
 }
 
 int64_t largest(std::span<const std::byte> labels) {
-  return std::to_integer<int64_t>(*std::max_element(labels.begin(), labels.end()));
+  return std::to_integer<int64_t>(*std::ranges::max_element(labels));
 }
 
 // An IDX file and its array. The array points into the file, whose bytes keep their address if it
@@ -159,10 +159,8 @@ IdxPair open_files(const std::string& dir,
                     labels.file.name(),
                     labels.count());
   if (*classes < 0) *classes = largest(labels.array.values) + 1;
-  const auto bad =
-      std::find_if(labels.array.values.begin(), labels.array.values.end(), [&](std::byte b) {
-        return std::to_integer<int64_t>(b) >= *classes;
-      });
+  const auto bad = std::ranges::find_if(
+      labels.array.values, [&](std::byte b) { return std::to_integer<int64_t>(b) >= *classes; });
   if (bad != labels.array.values.end())
     throw DataError("{}: label {} of record {} is not below {}, the number of classes{}",
                     labels.file.name(),

@@ -115,7 +115,7 @@ std::vector<fs::directory_entry> sorted_entries(const fs::path& folder, OtherFil
       entries.push_back(*next);
   }
   if (error) throw DataError("cannot list folder '{}': {}", folder.string(), error.message());
-  std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
+  std::ranges::sort(entries, [](const auto& a, const auto& b) {
     return a.path().filename().native() < b.path().filename().native();
   });
   return entries;
@@ -175,7 +175,7 @@ void add_images(const fs::path& folder,
                 std::vector<fs::path> ancestors = {}) {
   std::error_code error;
   const fs::path real = fs::canonical(folder, error);
-  if (std::find(ancestors.begin(), ancestors.end(), real) != ancestors.end())
+  if (std::ranges::find(ancestors, real) != ancestors.end())
     throw DataError("{}: is a symbolic link to a folder that contains it", folder.string());
   ancestors.push_back(real);
   for (const auto& entry : sorted_entries(folder, others)) {

@@ -93,12 +93,10 @@ int64_t now_ns() {
 }
 
 PixelView view_of_pixels(const StoredImage& stored) {
-  PixelView view;
-  view.origin = reinterpret_cast<const uint8_t*>(stored.bytes.data());
-  view.channels = stored.channels;
-  view.stride = int64_t{stored.size.width} * stored.channels;
-  view.size = stored.size;
-  return view;
+  return {reinterpret_cast<const uint8_t*>(stored.bytes.data()),
+          int64_t{stored.size.width} * stored.channels,
+          stored.channels,
+          stored.size};
 }
 
 }  // namespace
@@ -130,12 +128,7 @@ PixelView ImagePipeline::resampled(const PixelView& view, ImageSize size) {
   scratch_.resize(static_cast<size_t>(size.height) * static_cast<size_t>(size.width) *
                   static_cast<size_t>(view.channels));
   resampler_.run(view, false, scratch_.data());
-  PixelView result;
-  result.origin = scratch_.data();
-  result.channels = view.channels;
-  result.stride = int64_t{size.width} * view.channels;
-  result.size = size;
-  return result;
+  return {scratch_.data(), int64_t{size.width} * view.channels, view.channels, size};
 }
 
 void ImagePipeline::run(const PipelineSettings& settings,

@@ -15,7 +15,7 @@ namespace lockstep::data {
 namespace {
 
 int64_t classes_of(const std::vector<int32_t>& labels) {
-  return int64_t{*std::max_element(labels.begin(), labels.end())} + 1;
+  return int64_t{*std::ranges::max_element(labels)} + 1;
 }
 
 // Makes a store of images from an array (N, H, W) or (N, H, W, C).

@@ -38,10 +38,7 @@ constexpr std::array kTypes = {TypeRow{NpyType::kBool, "|b1", "bool", 1},
                                TypeRow{NpyType::kInt64, "<i8", "int64", 8},
                                TypeRow{NpyType::kFloat32, "<f4", "float32", 4}};
 
-const TypeRow& row_of(NpyType type) {
-  return *std::find_if(
-      kTypes.begin(), kTypes.end(), [&](const TypeRow& row) { return row.type == type; });
-}
+const TypeRow& row_of(NpyType type) { return *std::ranges::find(kTypes, type, &TypeRow::type); }
 
 // Parses the dictionary.
 class HeaderReader {
@@ -166,9 +163,7 @@ NpyArray parse_npy(std::span<const std::byte> bytes, const std::string& name) {
       header_of({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, name, &before_values),
       name);
   header.read();
-  const auto row = std::find_if(kTypes.begin(), kTypes.end(), [&](const TypeRow& type) {
-    return type.descr == *header.descr;
-  });
+  const auto row = std::ranges::find(kTypes, *header.descr, &TypeRow::descr);
   if (row == kTypes.end())
     throw DataError(
         "{}: has values of type {}; allowed: '|b1', '|u1', '<i4', '<i8' and '<f4' (bool, uint8, "

@@ -112,12 +112,7 @@ PixelView PngDecoder::decode(std::span<const std::byte> bytes) {
   rows_.resize(size.height);
   for (int y = 0; y < size.height; ++y) rows_[y] = pixels_.data() + stride * y;
   if (!read_rows(reader.png(), rows_.data())) throw DataError("damaged PNG: {}", state.text);
-  PixelView view;
-  view.origin = pixels_.data();
-  view.stride = static_cast<int64_t>(stride);
-  view.channels = 3;
-  view.size = size;
-  return view;
+  return {pixels_.data(), static_cast<int64_t>(stride), 3, size};
 }
 
 std::string encode_png(const PixelView& image) {

@@ -1,6 +1,5 @@
 #include "runtime/data/images/tar_index.h"
 
-#include <cctype>
 #include <optional>
 #include <string_view>
 

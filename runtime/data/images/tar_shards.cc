@@ -82,15 +82,12 @@ class TarStore final : public ImageStore {
   }
 
   int32_t largest_label() const {
-    return std::max_element(samples_.begin(),
-                            samples_.end(),
-                            [](const auto& a, const auto& b) { return a.label < b.label; })
-        ->label;
+    return std::ranges::max_element(samples_, {}, &TarSample::label)->label;
   }
 
  private:
   const SourceFile& file_of(int64_t index) const {
-    const auto next = std::upper_bound(begins_.begin(), begins_.end(), index);
+    const auto next = std::ranges::upper_bound(begins_, index);
     return files_[static_cast<size_t>(next - begins_.begin()) - 1];
   }
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <optional>
 #include <vector>
 
 #include "runtime/base/text.h"
@@ -49,9 +48,8 @@ CellNotation other_numbers(Cells cells, const NumberFormat& format) {
   // 7,500 may be either.
   const NumberFormat fraction{found->thousands, ""};
   if (!new_decimal && (found->thousands == "," || found->thousands == ".") &&
-      format.thousands.empty() && std::all_of(cells.begin(), cells.end(), [&](const auto& cell) {
-        return is_number(cell, fraction);
-      }))
+      format.thousands.empty() &&
+      std::ranges::all_of(cells, [&](const auto& cell) { return is_number(cell, fraction); }))
     notation.remedy +=
         fmt::format(" (or {}, if it begins the fraction)", settings(fraction, format));
   return notation;
@@ -75,9 +73,8 @@ CellNotation numbers_and_missing(Cells cells, const NumberFormat& format) {
   for (const std::string& cell : cells)
     if (!is_number(cell, format)) words.push_back(cell);
   const auto is_missing = [](std::string_view w) { return lists_word(kMissingWords, w); };
-  const bool known = std::all_of(words.begin(), words.end(), is_missing);
-  if (std::any_of(
-          words.begin(), words.end(), [&](const auto& w) { return is_any_number(w, format); }))
+  const bool known = std::ranges::all_of(words, is_missing);
+  if (std::ranges::any_of(words, [&](const auto& w) { return is_any_number(w, format); }))
     return {};
   if (words.empty() || cells.size() < words.size() + kMinNumbers) return {};
   if (!known &&
@@ -94,8 +91,7 @@ CellNotation numbers_and_missing(Cells cells, const NumberFormat& format) {
 CellNotation beyond_float(Cells cells, const NumberFormat& format) {
   const auto any = [&](const std::string& cell) { return is_any_number(cell, format); };
   const auto plain = [&](const std::string& cell) { return is_number(cell, format); };
-  if (!most(cells, any) || std::count_if(cells.begin(), cells.end(), any) ==
-                               std::count_if(cells.begin(), cells.end(), plain))
+  if (!most(cells, any) || std::ranges::count_if(cells, any) == std::ranges::count_if(cells, plain))
     return {};
   return {.what = "numbers beyond float32, infinite ones included",
           .remedy = "scale them or remove these rows",
@@ -106,8 +102,7 @@ CellNotation beyond_float(Cells cells, const NumberFormat& format) {
 // single quotes, Excel's ="1".
 CellNotation enclosed_numbers(Cells cells, const NumberFormat& format) {
   constexpr std::string_view kMarks = "\t '\"=`";
-  if (std::all_of(cells.begin(), cells.end(), [&](const auto& c) { return is_number(c, format); }))
-    return {};
+  if (std::ranges::all_of(cells, [&](const auto& c) { return is_number(c, format); })) return {};
   const bool any = most(cells, [&](std::string_view cell) {
     cell.remove_prefix(std::min(cell.find_first_not_of(kMarks), cell.size()));
     cell = trim(cell.substr(0, cell.find_last_not_of(kMarks) + 1));
@@ -133,10 +128,9 @@ bool is_hexadecimal(std::string_view cell) {
 // The words that have a letter.
 int64_t words_in(std::string_view cell) {
   const std::vector<std::string> words = words_of(std::string(cell));
-  return std::count_if(words.begin(), words.end(), [](const std::string& word) {
-    return std::any_of(word.begin(), word.end(), [](unsigned char c) {
-      return c >= 0x80 || (c | 0x20U) - 'a' < 26U;
-    });
+  return std::ranges::count_if(words, [](const std::string& word) {
+    return std::ranges::any_of(
+        word, [](unsigned char c) { return c >= 0x80 || (c | 0x20U) - 'a' < 26U; });
   });
 }
 

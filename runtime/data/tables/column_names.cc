@@ -79,8 +79,8 @@ bool is_id_name(std::string_view key) {
        key[before] == 'I'))
     return true;
   std::string plain(key);
-  std::replace(plain.begin(), plain.end(), '_', ' ');
-  return std::any_of(kNames.begin(), kNames.end(), [&](std::string_view name) {
+  std::ranges::replace(plain, '_', ' ');
+  return std::ranges::any_of(kNames, [&](std::string_view name) {
     return plain.size() == name.size() && has_suffix(plain, name);
   });
 }

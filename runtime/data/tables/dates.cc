@@ -22,7 +22,7 @@ bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
 template <typename List>
 bool is_name(const List& names, const std::string& word) {
   return word.size() >= 3 &&
-         std::find(names.begin(), names.end(), std::string_view(word).substr(0, 3)) != names.end();
+         std::ranges::find(names, std::string_view(word).substr(0, 3)) != names.end();
 }
 
 // The parts of a cell: its groups of digits, and what else was seen.
@@ -45,8 +45,8 @@ Parts parts_of(std::string_view cell) {
       for (; i < cell.size() && is_letter(cell[i]); ++i) word += static_cast<char>(cell[i] | 0x20);
       const bool month = is_name(kMonths, word);
       parts.months += month;
-      parts.allowed &= month || is_name(kDays, word) ||
-                       std::find(kMarks.begin(), kMarks.end(), word) != kMarks.end();
+      parts.allowed &=
+          month || is_name(kDays, word) || std::ranges::find(kMarks, word) != kMarks.end();
     } else {
       parts.allowed &= std::string_view("-/.:, +").find(cell[i]) != std::string_view::npos;
       parts.colons += cell[i] == ':';

@@ -76,8 +76,8 @@ size_t usual_width(const TableText& file, char delimiter, int skip) {
   std::map<size_t, int> seen;
   for (int i = -skip; i < kRecordsToCount && reader.next(); ++i)
     if (i >= 0) ++seen[reader.field_count()];
-  const auto most_frequent = std::max_element(
-      seen.begin(), seen.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most_frequent =
+      std::ranges::max_element(seen, {}, [](const auto& entry) { return entry.second; });
   return most_frequent == seen.end() ? 0 : most_frequent->first;
 }
 

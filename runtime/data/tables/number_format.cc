@@ -76,7 +76,7 @@ std::optional<Affixed> affixed(std::string_view cell) {
 
 bool is_currency(std::string_view affix) {
   return lists_word(kCurrencyWords, affix.substr(0, affix.find('.'))) ||
-         std::any_of(kCurrencies.begin(), kCurrencies.end(), [&](std::string_view sign) {
+         std::ranges::any_of(kCurrencies, [&](std::string_view sign) {
            return affix.find(sign) != std::string_view::npos;
          });
 }

@@ -59,8 +59,7 @@ std::optional<NumberFormat> other_format(std::span<const std::string> cells,
   for (const std::string_view decimal : kDecimals)
     for (const std::string_view thousands : kThousands) add(decimal, thousands);
   const auto numbers_in = [&](const NumberFormat& of) {
-    return std::count_if(
-        cells.begin(), cells.end(), [&](const auto& cell) { return is_number(cell, of); });
+    return std::ranges::count_if(cells, [&](const auto& cell) { return is_number(cell, of); });
   };
   const auto now = numbers_in(format);
   for (const NumberFormat& wanted : formats) {

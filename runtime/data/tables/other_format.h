@@ -17,16 +17,15 @@ bool is_number(std::string_view cell, const NumberFormat& format);
 // Whether at least nine in ten cells satisfy `predicate`.
 template <typename Predicate>
 bool most(std::span<const std::string> cells, Predicate&& predicate) {
-  const auto count = std::count_if(cells.begin(), cells.end(), predicate);
+  const auto count = std::ranges::count_if(cells, predicate);
   return !cells.empty() && static_cast<size_t>(count) * 10 >= cells.size() * 9;
 }
 
 // Whether `word` is one of `words`, in upper or lower case.
 template <typename Words>
 bool lists_word(const Words& words, std::string_view word) {
-  return std::any_of(words.begin(), words.end(), [&](std::string_view of) {
-    return of.size() == word.size() && has_suffix(word, of);
-  });
+  return std::ranges::any_of(
+      words, [&](std::string_view of) { return of.size() == word.size() && has_suffix(word, of); });
 }
 
 // Without spaces and no-break spaces around it.

@@ -1,8 +1,6 @@
 #pragma once
 // Data sets from delimited text tables (CSV, TSV).
 
-#include <cstdint>
-
 #include "runtime/data/dataset.h"
 #include "runtime/data/tables/table_columns.h"
 

@@ -87,7 +87,7 @@ class ColumnsReader {
   bool missing(std::string_view cell) const {
     if (cell.size() >= missing_.size()) return false;
     const auto& words = missing_[cell.size()];
-    return std::find(words.begin(), words.end(), cell) != words.end();
+    return std::ranges::find(words, cell) != words.end();
   }
 
   // The index in the file of a column of the schema.
@@ -136,8 +136,7 @@ class ColumnsReader {
     const std::string remedy =
         number_remedy(std::string(cell), schema_.numbers, schema_.columns[i].inferred);
     if (!remedy.empty()) return remedy;
-    const bool word =
-        std::none_of(cell.begin(), cell.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool word = std::ranges::none_of(cell, [](char c) { return c >= '0' && c <= '9'; });
     if (i != schema_.target)
       return word
                  ? "; if it marks a missing value, set data.table.missing to it and the other words"

@@ -49,7 +49,7 @@ void fit_categorical(const TableColumn& column,
     if (column.ids[row] >= 0) seen[column.ids[row]] = true;
   for (size_t id = 0; id < seen.size(); ++id)
     if (seen[id]) encoding->categories.push_back(column.names[id]);
-  std::sort(encoding->categories.begin(), encoding->categories.end());
+  std::ranges::sort(encoding->categories);
   encoding->features = static_cast<int64_t>(encoding->categories.size()) + 1;
 }
 
@@ -59,7 +59,7 @@ std::vector<uint32_t> slots_of(const std::vector<std::string>& names,
   const auto& known = encoding.categories;
   std::vector<uint32_t> slots;
   for (const std::string& name : names) {
-    const auto at = std::lower_bound(known.begin(), known.end(), name);
+    const auto at = std::ranges::lower_bound(known, name);
     const bool found = at != known.end() && *at == name;
     slots.push_back(static_cast<uint32_t>(found ? at - known.begin() : known.size()));
   }

@@ -23,10 +23,9 @@ void check_column(const std::string& field, const std::string& column, bool head
 
 // Checks the mark `field` of numbers: one character (code point) that no number has.
 void check_mark(const std::string& field, const std::string& mark) {
-  const auto characters = std::count_if(mark.begin(), mark.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  });
-  const bool in_numbers = std::any_of(mark.begin(), mark.end(), [](unsigned char c) {
+  const auto characters = std::ranges::count_if(
+      mark, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  const bool in_numbers = std::ranges::any_of(mark, [](unsigned char c) {
     return std::isalnum(c) != 0 || std::iscntrl(c) != 0 || c == '+' || c == '-' || c == '"';
   });
   if (characters != 1 || in_numbers)
@@ -45,7 +44,7 @@ void require_columns(const std::string& field,
                      bool header) {
   for (const std::string& column : columns) {
     check_column(field, column, header);
-    if (std::find(other.begin(), other.end(), column) != other.end())
+    if (std::ranges::find(other, column) != other.end())
       config::refuse_value(field, in_quotes(column), "columns that are not in {}", other_field);
   }
 }

@@ -91,11 +91,11 @@ std::optional<size_t> unnamed_column(const TableSchema& schema, std::string_view
       remedy = fmt::format("; did you mean {}?", quote_cell(column.name));
   }
   double number = 0;
-  if (schema.named && std::any_of(names.begin(), names.end(), [&](std::string_view of) {
+  if (schema.named && std::ranges::any_of(names, [&](std::string_view of) {
         return parse_number(of, schema.numbers, &number);
       }))
     remedy += "; if its first line is a row, set data.table.header: false";
-  if (!std::all_of(names.begin(), names.end(), [](std::string_view name) {
+  if (!std::ranges::all_of(names, [](std::string_view name) {
         return tokenizer::valid_utf8_bytes(name) == name.size();
       }))
     remedy += "; the file is not UTF-8, so convert it: iconv -f WINDOWS-1252 -t UTF-8 FILE";
@@ -139,8 +139,8 @@ std::string TableSchema::ignore(size_t column) const {
     return [name](const ColumnSchema& of) { return of.name == name; };
   };
   const bool by_number = columns[column].name.empty() &&
-                         std::count_if(columns.begin(), columns.end(), has_name("")) > 1 &&
-                         std::none_of(columns.begin(), columns.end(), has_name(number));
+                         std::ranges::count_if(columns, has_name("")) > 1 &&
+                         std::ranges::none_of(columns, has_name(number));
   return fmt::format("data.table.ignore: \"{}\"",
                      by_number ? number : escape_controls(columns[column].name));
 }
@@ -190,7 +190,7 @@ bool check_header(const TableText& file, const TableConfig& config, const TableS
     std::vector<std::string_view> lacking;
     for (size_t i = 0; i < columns.size(); ++i)
       if (!(target_optional && i == schema.target) &&
-          std::find(names.begin(), names.end(), columns[i].name) == names.end())
+          std::ranges::find(names, columns[i].name) == names.end())
         lacking.push_back(columns[i].name);
     throw DataError("{}: the header has {} columns, expected {}{}{}",
                     file.name,

@@ -22,11 +22,10 @@ bool is_probability(const std::string& name, const NumberFormat& format) {
 // Sorts names as numbers, if all are numbers.
 void sort_names(std::vector<std::string>* names, const NumberFormat& format) {
   double number;
-  if (!std::all_of(names->begin(), names->end(), [&](const auto& name) {
-        return parse_number(name, format, &number);
-      }))
+  if (!std::ranges::all_of(*names,
+                           [&](const auto& name) { return parse_number(name, format, &number); }))
     return;
-  std::stable_sort(names->begin(), names->end(), [&](const std::string& a, const std::string& b) {
+  std::ranges::stable_sort(*names, [&](const std::string& a, const std::string& b) {
     double left = 0, right = 0;
     parse_number(a, format, &left);
     parse_number(b, format, &right);
@@ -63,11 +62,10 @@ TableTarget::TableTarget(const TableSchema& schema,
       numbers_(schema.numbers),
       loss_(model.loss) {
   const std::vector<std::string>& names = table.columns[column_].names;
-  const bool numbers = loss_ == Loss::kMeanSquaredError ||
-                       (loss_ == Loss::kBinaryCrossEntropy &&
-                        std::all_of(names.begin(), names.end(), [&](const auto& n) {
-                          return is_probability(n, numbers_);
-                        }));
+  const bool numbers =
+      loss_ == Loss::kMeanSquaredError ||
+      (loss_ == Loss::kBinaryCrossEntropy &&
+       std::ranges::all_of(names, [&](const auto& n) { return is_probability(n, numbers_); }));
   std::vector<int64_t> samples(names.size());
   for (const int32_t id : table.columns[column_].ids)
     if (id >= 0) ++samples[static_cast<size_t>(id)];

@@ -119,7 +119,7 @@ class WarningFinder {
     const auto is_fraction = [](double n) { return !std::isnan(n) && n != std::floor(n); };
     for (size_t i = 0; i < table_.columns.size(); ++i) {
       const std::vector<double>& numbers = table_.columns[i].numbers;
-      if (std::none_of(numbers.begin(), numbers.end(), is_fraction)) continue;
+      if (std::ranges::none_of(numbers, is_fraction)) continue;
       notation->remedy = fmt::format("write them with the decimal mark \"{}\", as in {}",
                                      schema_.numbers.decimal,
                                      schema_.describe(i));
@@ -232,8 +232,7 @@ class WarningFinder {
       const std::vector<std::string>& values = table_.columns[i].names;
       const ColumnKind kind = schema_.columns[i].kind;
       if (kind == ColumnKind::kNumeric && !is_number(name)) return "";
-      if (kind == ColumnKind::kCategorical && !std::count(values.begin(), values.end(), name))
-        return "";
+      if (kind == ColumnKind::kCategorical && !std::ranges::count(values, name)) return "";
     }
     if (names_count()) return "";
     if (std::string repeated = about_repeated_header(); !repeated.empty()) return repeated;
@@ -259,8 +258,7 @@ class WarningFinder {
 
   std::string about_emptiness(size_t column) const {
     const std::vector<double>& numbers = table_.columns[column].numbers;
-    if (!std::all_of(numbers.begin(), numbers.end(), [](double n) { return std::isnan(n); }))
-      return "";
+    if (!std::ranges::all_of(numbers, [](double n) { return std::isnan(n); })) return "";
     const Rows all = count_rows([](int64_t) { return true; });
     return fmt::format(
         "{}: {} has no values: all its {} cells are missing, {}; to leave the column out, set {}",
@@ -327,7 +325,7 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
     const auto& known = encoding.categories;
     std::vector<bool> is_unknown;
     for (const std::string& name : column.names)
-      is_unknown.push_back(!std::binary_search(known.begin(), known.end(), name));
+      is_unknown.push_back(!std::ranges::binary_search(known, name));
     int64_t count = 0, first = -1;
     for (const int64_t row : rows) {
       const int32_t id = column.ids[static_cast<size_t>(row)];
@@ -335,9 +333,7 @@ std::vector<std::string> find_unknown_categories(const TableText& file,
       if (count++ == 0) first = row;
     }
     if (count == 0) continue;
-    const auto record = std::find_if(table.records.begin(),
-                                     table.records.end(),
-                                     [&](const TableRecord& of) { return of.row == first; });
+    const auto record = std::ranges::find(table.records, first, &TableRecord::row);
     const int32_t id = column.ids[static_cast<size_t>(first)];
     warnings.push_back(fmt::format(
         "{}: {} has values in {} of {} evaluation rows that no training row has: the first is {} "

@@ -206,7 +206,7 @@ class FileReader {
     for (size_t i = 0; i < names_.size(); ++i) classes_.collect(names_[i], samples[i]);
     classes_.finish(/*numbers_are_classes=*/true, kMaxClasses);
     if (table_.first_line_is_row() && first_label_ == 0 && names_.size() > 2 &&
-        std::count(samples_.labels.begin(), samples_.labels.end(), 0) == 1)
+        std::ranges::count(samples_.labels, 0) == 1)
       samples_.warnings.push_back(fmt::format(
           "{}: no other line has the label {} of the first line; if that line has the names of the "
           "columns, give data.labelled_text.label and the other columns by name",

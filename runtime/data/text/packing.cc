@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -139,9 +140,7 @@ Packing::Packing(const DocumentBoundaries& documents,
   if (pieces_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
     throw DataError(
         "{}: has {} pieces of documents; allowed: up to 2^31 - 1", name, pieces_.size());
-  std::stable_sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) {
-    return a.length > b.length;
-  });
+  std::ranges::stable_sort(pieces_, std::greater(), &Piece::length);
   first_longer_.assign(static_cast<size_t>(context) + 1, 0);
   for (const Piece& piece : pieces_) {
     inputs_ += piece.length;

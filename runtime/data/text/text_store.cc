@@ -12,9 +12,8 @@ namespace lockstep::data {
 TextStore::TextStore(tokenizer::TextTemplate parts, uint32_t id_limit)
     : parts_(std::move(parts)),
       narrow_(id_limit <= uint32_t{std::numeric_limits<uint16_t>::max()} + 1),
-      pairs_(std::any_of(parts_.begin(), parts_.end(), [](const tokenizer::TemplatePart& part) {
-        return part.text == 1;
-      })) {}
+      pairs_(std::ranges::any_of(
+          parts_, [](const tokenizer::TemplatePart& part) { return part.text == 1; })) {}
 
 void TextStore::add(const EncodedText& text) {
   if (narrow_)

@@ -1,7 +1,6 @@
 #include "runtime/data/text/text_table.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -74,9 +73,8 @@ size_t TextTable::column_named(const TextColumn& column,
 }
 
 void TextTable::find_columns() {
-  has_header_ = std::any_of(columns_.begin(), columns_.end(), [](const TextColumn& column) {
-    return !parse_as<size_t>(column.name);
-  });
+  has_header_ = std::ranges::any_of(
+      columns_, [](const TextColumn& column) { return !parse_as<size_t>(column.name); });
   if (!has_header_) {
     for (const TextColumn& column : columns_)
       numbers_.push_back(column.wanted ? *parse_as<size_t>(column.name) : 0);
