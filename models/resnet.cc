@@ -24,7 +24,7 @@ constexpr int64_t kImagenetDepths[] = {18, 34, 50, 101, 152}, kBottleneckDepths[
 
 template <typename Depths>
 bool is_one_of(const Depths& depths, int64_t depth) {
-  return std::find(std::begin(depths), std::end(depths), depth) != std::end(depths);
+  return std::ranges::find(depths, depth) != std::end(depths);
 }
 
 class ResnetBuilder {

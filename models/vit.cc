@@ -11,7 +11,6 @@
 #include "models/image_model.h"
 #include "models/transformer.h"
 #include "runtime/base/error.h"
-#include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/concat.h"

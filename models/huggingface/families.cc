@@ -56,16 +56,12 @@ std::vector<TensorPart> split_tensor(const std::string& name,
 }
 
 bool ends_with_any(const std::string& name, std::initializer_list<const char*> ends) {
-  return std::any_of(
-      ends.begin(), ends.end(), [&](const char* end) { return name.ends_with(end); });
+  return std::ranges::any_of(ends, [&](const char* end) { return name.ends_with(end); });
 }
 
 const checkpoint::NamedSlice* find_slice(const std::vector<checkpoint::NamedSlice>& slices,
                                          const std::string& name) {
-  const auto found =
-      std::find_if(slices.begin(), slices.end(), [&](const checkpoint::NamedSlice& slice) {
-        return slice.name == name;
-      });
+  const auto found = std::ranges::find(slices, name, &checkpoint::NamedSlice::name);
   return found == slices.end() ? nullptr : &*found;
 }
 
@@ -76,11 +72,7 @@ const checkpoint::NamedSlice& slice_named(const std::vector<checkpoint::NamedSli
   return *found;
 }
 
-std::string types_text(const Family& family) {
-  std::string text;
-  for (const std::string& known : family.types()) append_item(text, known);
-  return text;
-}
+std::string types_text(const Family& family) { return joined(family.types()); }
 
 std::string known_types() {
   std::string text;

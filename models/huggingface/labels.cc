@@ -40,9 +40,8 @@ std::string list(const std::vector<std::string>& names) {
 int64_t read_labels(ConfigFields& fields, int64_t otherwise) {
   if (!fields.has(kNames)) return fields.integer("num_labels", otherwise);
   const std::vector<std::string> keys = fields.names(kNames);
-  if (std::any_of(keys.begin(), keys.end(), [](const auto& key) {
-        return parse_as<int64_t>(key).value_or(-1) < 0;
-      }))
+  if (std::ranges::any_of(keys,
+                          [](const auto& key) { return parse_as<int64_t>(key).value_or(-1) < 0; }))
     fields.refuse(kNames, "an object that maps the index of each class to its name");
   const auto labels = static_cast<int64_t>(keys.size());
   if (fields.integer("num_labels", labels) != labels)

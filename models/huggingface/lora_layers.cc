@@ -72,9 +72,8 @@ void refuse_lora_of_embedding(const RunConfig& config, const graph::Graph& graph
     if (op.kind != graph::OpKind::kEmbedding) continue;
     const graph::Tensor& table = graph[op.inputs[graph::EmbeddingIn::kToken]];
     const std::string lora = without_weight(table.name) + graph::kLoraA;
-    const bool has_lora = std::any_of(graph.parameters.begin(),
-                                      graph.parameters.end(),
-                                      [&](TensorId id) { return graph[id].name == lora; });
+    const bool has_lora =
+        std::ranges::any_of(graph.parameters, [&](TensorId id) { return graph[id].name == lora; });
     if (has_lora)
       config::refuse_value("adapter.lora.match",
                            in_quotes(config.adapter.lora->match),

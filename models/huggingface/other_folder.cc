@@ -13,9 +13,9 @@
 #include "runtime/base/file.h"
 #include "runtime/base/file_kind.h"
 #include "runtime/base/names.h"
+#include "runtime/base/text.h"
 #include "runtime/base/tokenizer_files.h"
 #include "runtime/checkpoint/format/state.h"
-#include "runtime/config/limits.h"
 
 namespace lockstep::huggingface {
 namespace fs = std::filesystem;

@@ -37,7 +37,7 @@ std::vector<double> read_channels(ConfigFields& fields, const std::string& name)
 std::vector<float> scaled(const std::vector<double>& numbers, double scale) {
   std::vector<float> all;
   for (const double number : numbers) all.push_back(static_cast<float>(number / scale));
-  if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end()) all.resize(1);
+  if (std::ranges::adjacent_find(all, std::not_equal_to<>()) == all.end()) all.resize(1);
   return all;
 }
 
@@ -72,9 +72,8 @@ config::ImageNormalisation read_normalisation(const fs::path& folder) {
   const std::vector<double> mean = read_channels(fields, "image_mean");
   const std::vector<double> std = read_channels(fields, "image_std");
   const auto is_number = [](double number) { return std::isfinite(number); };
-  if (!std::all_of(mean.begin(), mean.end(), is_number))
-    fields.refuse("image_mean", "finite numbers");
-  if (!std::all_of(std.begin(), std.end(), [](double x) { return x > 0 && std::isfinite(x); }))
+  if (!std::ranges::all_of(mean, is_number)) fields.refuse("image_mean", "finite numbers");
+  if (!std::ranges::all_of(std, [](double x) { return x > 0 && std::isfinite(x); }))
     fields.refuse("image_std", "numbers above 0");
   return {scaled(mean, scale), scaled(std, scale)};
 }

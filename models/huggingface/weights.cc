@@ -19,7 +19,7 @@ class NamesInFolder {
   NamesInFolder(const Family& family, const TensorFiles& files, const ModelConfig& model)
       : family_(family), files_(files), prefix_(family.base_prefix(model)) {
     const auto below_head = [&](const auto& tensor) { return tensor.first.starts_with(prefix_); };
-    has_prefix_ = std::any_of(files.tensors().begin(), files.tensors().end(), below_head);
+    has_prefix_ = std::ranges::any_of(files.tensors(), below_head);
   }
 
   std::string name_of(const std::string& name) const {
@@ -167,7 +167,7 @@ class Filler {
     const auto of_body = [&](const checkpoint::NamedSlice& slice) {
       return !family_.is_head(slice.name);
     };
-    const auto body = std::find_if(slices.begin(), slices.end(), of_body);
+    const auto body = std::ranges::find_if(slices, of_body);
     if (!seen_.empty() || body == slices.end()) return;
     std::vector<std::string> in_file;
     for (const auto& [name, tensor] : files_.tensors()) in_file.push_back(name);

@@ -70,8 +70,8 @@ void check_range(const std::vector<checkpoint::F32Tensor>& tensors, const char* 
 template <typename T>
 bool holds(const std::vector<checkpoint::F32Tensor>& tensors) {
   const auto exact = [](float x) { return to_float(round_to<T>(x)) == x; };
-  return std::all_of(tensors.begin(), tensors.end(), [&](const checkpoint::F32Tensor& tensor) {
-    return std::all_of(tensor.values.begin(), tensor.values.end(), exact);
+  return std::ranges::all_of(tensors, [&](const checkpoint::F32Tensor& tensor) {
+    return std::ranges::all_of(tensor.values, exact);
   });
 }
 
@@ -83,7 +83,7 @@ checkpoint::FileDtype dtype_like(const fs::path& folder,
   if (folder.empty() || !has_weights(folder)) return checkpoint::FileDtype::kF32;
   const TensorFiles files(folder);
   const auto all_are = [&](const std::string& dtype) {
-    return std::all_of(files.tensors().begin(), files.tensors().end(), [&](const auto& tensor) {
+    return std::ranges::all_of(files.tensors(), [&](const auto& tensor) {
       return tensor.second.entry->dtype == dtype || family.is_ignored_tensor(tensor.first);
     });
   };
@@ -135,10 +135,10 @@ void lower_length(int64_t context, const fs::path& folder, WrittenFolder& writte
   if (length->get<double>() <= static_cast<double>(context)) return;
   json[kLength] = context;
   write_file_atomically(path, json.dump({.indent = 2}) + "\n");
-  std::replace(written.copied.begin(),
-               written.copied.end(),
-               std::string(kTokenizerConfig),
-               fmt::format("{} (with {} lowered to {})", kTokenizerConfig, kLength, context));
+  std::ranges::replace(
+      written.copied,
+      std::string(kTokenizerConfig),
+      fmt::format("{} (with {} lowered to {})", kTokenizerConfig, kLength, context));
 }
 
 const char* torch_name(checkpoint::FileDtype dtype) {

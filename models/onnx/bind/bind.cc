@@ -16,8 +16,7 @@ constexpr int64_t kMaxFoldedBytes = int64_t{256} << 20;
 std::atomic<int64_t> binds{0};  // see bind_count()
 
 bool is_empty(const std::vector<Form>& forms) {
-  return std::all_of(
-      forms.begin(), forms.end(), [](const Form& form) { return elements(form.extents) == 0; });
+  return std::ranges::all_of(forms, [](const Form& form) { return elements(form.extents) == 0; });
 }
 
 std::vector<Array> empty_arrays(const std::vector<Form>& forms) {
@@ -202,7 +201,7 @@ bool Binder::is_masking(const Node& node) const {
   if (!is_floating(view.type(0)) || view.type(1) != ElementType::kBool) return false;
   bool softmax = false;
   for (const Node& other : file_.nodes) {
-    if (std::count(other.inputs.begin(), other.inputs.end(), node.output(0)) == 0) continue;
+    if (std::ranges::count(other.inputs, node.output(0)) == 0) continue;
     softmax = other.op == "Softmax";
     if (!softmax) break;
   }
@@ -272,7 +271,7 @@ Network Binder::finish() {
   }
   std::vector<Node> nodes;
   for (auto node = network_.nodes.rbegin(); node != network_.nodes.rend(); ++node) {
-    const bool wanted = std::any_of(node->outputs.begin(), node->outputs.end(), [&](int number) {
+    const bool wanted = std::ranges::any_of(node->outputs, [&](int number) {
       return number >= 0 && needed[static_cast<size_t>(number)];
     });
     if (!wanted) continue;
@@ -280,7 +279,7 @@ Network Binder::finish() {
       if (number >= 0) needed[static_cast<size_t>(number)] = true;
     nodes.push_back(std::move(*node));
   }
-  std::reverse(nodes.begin(), nodes.end());
+  std::ranges::reverse(nodes);
   network_.nodes = std::move(nodes);
   hold_unreached(network_, wanted_outputs_);
   for (size_t i = 0; i < needed.size(); ++i)

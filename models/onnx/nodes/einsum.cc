@@ -46,7 +46,7 @@ EinsumTerm default_output(const std::vector<EinsumTerm>& inputs) {
 
 Einsum parse_einsum(const NodeView& node) {
   std::string text = node.node().text("equation", "");
-  text.erase(std::remove(text.begin(), text.end(), ' '), text.end());
+  std::erase(text, ' ');
   const size_t arrow = text.find("->");
   const std::string left = text.substr(0, arrow);
   Einsum einsum;
@@ -58,8 +58,8 @@ Einsum parse_einsum(const NodeView& node) {
   einsum.output = arrow == std::string::npos ? default_output(einsum.inputs)
                                              : parse_term(node, text.substr(arrow + 2));
   std::string letters = einsum.output.before + einsum.output.after;
-  std::sort(letters.begin(), letters.end());
-  if (std::adjacent_find(letters.begin(), letters.end()) != letters.end())
+  std::ranges::sort(letters);
+  if (std::ranges::adjacent_find(letters) != letters.end())
     node.refuse("a letter occurs twice in the output of its equation \"{}\"", text);
   return einsum;
 }

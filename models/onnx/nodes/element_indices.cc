@@ -70,7 +70,7 @@ void lower_arg_max(Lowering& lowering, const Node& node) {
   Shape along;
   for (int d = 0; d < rank; ++d) along.append(d == axis ? from[static_cast<size_t>(d)] : 1);
   std::vector<int32_t> count = numbers_from<int32_t>(static_cast<size_t>(n), 1);
-  if (!last) std::reverse(count.begin(), count.end());
+  if (!last) std::ranges::reverse(count);
   graph::PointwiseProgram holds, index;
   const int hit = holds.append(graph::PointwiseFunction::kEqual, holds.input(0), holds.input(1));
   holds.append(graph::PointwiseFunction::kMul, hit, holds.input(2));
@@ -122,7 +122,7 @@ std::vector<int64_t> non_zero_indices(const NodeView& node, int64_t& count) {
         "starts: replace the op in the model by Where or a mask");
   const std::vector<double> values = node.array(0).as_double();
   const std::vector<int64_t> strides = strides_of(node.extents(0));
-  count = std::count_if(values.begin(), values.end(), [](double x) { return x != 0; });
+  count = std::ranges::count_if(values, [](double x) { return x != 0; });
   std::vector<int64_t> indices;
   for (size_t axis = 0; axis < strides.size(); ++axis)
     for (size_t i = 0; i < values.size(); ++i)

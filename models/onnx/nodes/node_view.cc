@@ -82,8 +82,7 @@ std::vector<size_t> NodeView::axes(const std::vector<int64_t>& axes, int64_t ran
   std::vector<size_t> result;
   for (const int64_t number : axes) {
     const size_t index = axis(number, rank);
-    if (std::find(result.begin(), result.end(), index) != result.end())
-      refuse("axis {} is named twice", number);
+    if (std::ranges::find(result, index) != result.end()) refuse("axis {} is named twice", number);
     result.push_back(index);
   }
   return result;

@@ -1,7 +1,5 @@
 #include "models/onnx/nodes/strided.h"
 
-#include <cstring>
-
 namespace lockstep::onnx {
 namespace {
 

@@ -13,8 +13,7 @@ using Proto = schema::AttributeProto;
 
 bool has(const Attributes& attributes, const std::string& name) {
   return attributes.known.count(name) > 0 ||
-         std::find(attributes.unsupported.begin(), attributes.unsupported.end(), name) !=
-             attributes.unsupported.end();
+         std::ranges::find(attributes.unsupported, name) != attributes.unsupported.end();
 }
 
 // Early versions of the format have no type field; then the field that is set gives the type.

@@ -53,7 +53,7 @@ ExternalData::ExternalData(const std::string& path) : folder_(fs::path(path).par
 std::shared_ptr<const MappedFile> ExternalData::open(const std::string& location,
                                                      const std::string& what) {
   const fs::path relative = location;
-  const bool climbs = std::find(relative.begin(), relative.end(), "..") != relative.end();
+  const bool climbs = std::ranges::find(relative, "..") != relative.end();
   if (relative.is_absolute() || climbs || location.find('\0') != std::string::npos)
     throw ConfigError(
         "{}: its external data is in {}; must be a path within the folder of the file",

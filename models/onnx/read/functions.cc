@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "models/onnx/read/declared.h"
 #include "models/onnx/schema/onnx.pb.h"
@@ -233,7 +232,7 @@ NodeReader::Surroundings NodeReader::inside(Surroundings& around,
 void NodeReader::expand(Surroundings& around, const schema::NodeProto& proto, const Node& call) {
   const schema::FunctionProto& function = *function_of(proto);
   const std::string what = call.description();
-  if (std::find(around.calls.begin(), around.calls.end(), &function) != around.calls.end())
+  if (std::ranges::find(around.calls, &function) != around.calls.end())
     throw ConfigError(
         "{}: {}: the function calls itself; recursion is not allowed", file_.path, what);
   if (around.calls.size() >= kMaxCallDepth)
@@ -250,9 +249,8 @@ void NodeReader::expand(Surroundings& around, const schema::NodeProto& proto, co
   Attributes attributes{call.attributes, call.unsupported_attributes};
   for (const schema::AttributeProto& attribute : function.attribute_proto()) {
     const auto& unsupported = attributes.unsupported;
-    const bool given =
-        attributes.known.count(attribute.name()) > 0 ||
-        std::find(unsupported.begin(), unsupported.end(), attribute.name()) != unsupported.end();
+    const bool given = attributes.known.count(attribute.name()) > 0 ||
+                       std::ranges::find(unsupported, attribute.name()) != unsupported.end();
     if (!given) add_attribute(attributes, attribute, tensors_, file_.path, what);
   }
   Surroundings inner = inside(around, function, proto, call);
