@@ -14,8 +14,8 @@ namespace lockstep::launcher {
 
 std::vector<double> bucket_candidates(double configured) {
   std::vector<double> sizes = {1, 4, 12, 25, 50, 100};
-  if (std::find(sizes.begin(), sizes.end(), configured) == sizes.end()) sizes.push_back(configured);
-  std::sort(sizes.begin(), sizes.end());
+  if (std::ranges::find(sizes, configured) == sizes.end()) sizes.push_back(configured);
+  std::ranges::sort(sizes);
   return sizes;
 }
 

@@ -150,7 +150,7 @@ int64_t staging_floats(int64_t elements, const collectives::Topology& topology) 
 }
 
 double percentile(std::vector<double> values, double share) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   const auto last = static_cast<double>(values.size() - 1);
   return values[static_cast<size_t>(std::ceil(share * last))];
 }

@@ -58,9 +58,9 @@ class Pair {
   std::vector<OpDeviation> compare(int64_t classes, const std::vector<std::string>& skipped) {
     for (const std::string& name : skipped) {
       const bool is_kind = name.find(' ') == std::string::npos;
-      if (!is_kind && std::none_of(cpu_graph_.ops.begin(),
-                                   cpu_graph_.ops.end(),
-                                   [&](const graph::Op& op) { return full_name(op) == name; }))
+      if (!is_kind && std::ranges::none_of(cpu_graph_.ops, [&](const graph::Op& op) {
+            return full_name(op) == name;
+          }))
         throw ConfigError("--skip-op: no op is called '{}'", name);
     }
     fill(classes);
@@ -147,10 +147,8 @@ class Pair {
     const auto named = [&](const std::string& name) {
       return name == full_name(op) || name == graph::name_of(op.kind);
     };
-    return std::any_of(skipped.begin(), skipped.end(), named) ||
-           std::any_of(op.inputs.begin(), op.inputs.end(), [&](TensorId id) {
-             return absent_.count(id) > 0;
-           });
+    return std::ranges::any_of(skipped, named) ||
+           std::ranges::any_of(op.inputs, [&](TensorId id) { return absent_.count(id) > 0; });
   }
 
   // Replaces the device's outputs by the CPU's.

@@ -22,7 +22,7 @@ int64_t steps_of_trial(const RunConfig& config) {
 }
 
 double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
+  std::ranges::sort(values);
   return values[values.size() / 2];
 }
 
@@ -105,7 +105,7 @@ std::optional<std::vector<BucketTrial>> try_sizes(RankContext& rank,
     const std::optional<run::PreparedRun> trial = trial_of(rank, prepared, bucket_mib);
     if (!trial) continue;
     const std::vector<collectives::Range>& buckets = trial->plan.layout.buckets;
-    if (std::find(tried.begin(), tried.end(), buckets) != tried.end()) continue;
+    if (std::ranges::find(tried, buckets) != tried.end()) continue;
     tried.push_back(buckets);
     const Timing timing = time_steps(rank, *trial);
     if (!timing.fits) continue;
@@ -145,12 +145,7 @@ double tune(RankContext& rank, const run::PreparedRun& prepared) {
              planned);
     return planned;
   }
-  const double fastest = std::min_element(trials->begin(),
-                                          trials->end(),
-                                          [](const BucketTrial& a, const BucketTrial& b) {
-                                            return a.step_ms < b.step_ms;
-                                          })
-                             ->bucket_mib;
+  const double fastest = std::ranges::min_element(*trials, {}, &BucketTrial::step_ms)->bucket_mib;
   collectives::run_on_root(rank.communicator(), [&] {
     const std::filesystem::path folder = prepared.config.output.run_dir;
     try {

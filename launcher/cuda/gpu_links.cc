@@ -46,8 +46,8 @@ Ends ends_of(const Nvml& nvml, Nvml::Device device, const std::vector<std::strin
     const bool known = nvml.link_remote_type(device, link, &type) == Nvml::kSuccess;
     Nvml::PciInfo remote{};
     const bool has_address = nvml.link_remote_pci(device, link, &remote) == Nvml::kSuccess;
-    const bool other = std::none_of(
-        gpus.begin(), gpus.end(), [&](const auto& gpu) { return is_same_bus(remote.bus_id, gpu); });
+    const bool other = std::ranges::none_of(
+        gpus, [&](const auto& gpu) { return is_same_bus(remote.bus_id, gpu); });
     if (known ? type == Nvml::kSwitchAtEnd : other) {
       ++ends.to_switch;
     } else if (has_address) {
@@ -71,10 +71,8 @@ struct Gpu {
 
 GpuLink link_between(const Nvml& nvml, const Gpu& a, const Gpu& b) {
   GpuLink link;
-  link.nvlinks = static_cast<int>(
-      std::count_if(a.ends.bus_ids.begin(), a.ends.bus_ids.end(), [&](const std::string& end) {
-        return is_same_bus(end, b.bus_id);
-      }));
+  link.nvlinks = static_cast<int>(std::ranges::count_if(
+      a.ends.bus_ids, [&](const std::string& end) { return is_same_bus(end, b.bus_id); }));
   if (link.nvlinks == 0 && peers(nvml, a.device, b.device, Nvml::kNvlinkPeer).value_or(false))
     link.nvlinks = std::min(a.ends.to_switch, b.ends.to_switch);
   if (link.nvlinks > 0) link.nvlink_generation = std::min(a.ends.generation, b.ends.generation);

@@ -62,9 +62,8 @@ double largest(const std::deque<exec::DeviceState>& readings, double exec::Devic
 uint64_t usual_limits(const std::deque<exec::DeviceState>& readings) {
   uint64_t usual = 0;
   for (uint64_t bit = 1; bit != 0; bit <<= 1) {
-    const auto with = std::count_if(readings.begin(), readings.end(), [&](const auto& reading) {
-      return (reading.limits & bit) != 0;
-    });
+    const auto with = std::ranges::count_if(
+        readings, [&](const auto& reading) { return (reading.limits & bit) != 0; });
     if (2 * static_cast<size_t>(with) >= readings.size()) usual |= bit;
   }
   return usual & ~kGpuIdle;  // DeviceState::busy has it

@@ -79,7 +79,7 @@ double AgentLink::silent_ms() const { return now_ms() - last_read_ms_; }
 
 std::string AgentLink::error_output() const {
   std::string text = errors_;
-  std::replace(text.begin(), text.end(), '\n', ' ');
+  std::ranges::replace(text, '\n', ' ');
   return escape_controls(text);
 }
 

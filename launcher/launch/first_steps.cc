@@ -10,7 +10,7 @@ namespace {
 
 bool is_machine_failure(const StartEnd& end) {
   return end.ranks.empty() || !end.lost_hosts.empty() || !end.drained.empty() ||
-         std::any_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
+         std::ranges::any_of(end.ranks, [](const RankEnd& rank) {
            return !rank.code || *rank.code == kMayPassCode;
          });
 }
@@ -23,11 +23,10 @@ std::vector<RankEnd> failed_ranks(const StartEnd& end) {
     if (rank.code != 0 && rank.code != static_cast<int>(ExitCode::kPeer)) failed.push_back(rank);
   if (!failed.empty()) return failed;
   if (const RankEnd* const stuck = first_to_fail(end)) return {*stuck};
-  const bool one_host = std::all_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
-    return rank.listed == end.ranks.front().listed;
-  });
-  const bool quiet = std::all_of(
-      end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) { return rank.code == 0; });
+  const bool one_host = std::ranges::all_of(
+      end.ranks, [&](const RankEnd& rank) { return rank.listed == end.ranks.front().listed; });
+  const bool quiet =
+      std::ranges::all_of(end.ranks, [](const RankEnd& rank) { return rank.code == 0; });
   return one_host || quiet ? end.ranks : failed;
 }
 

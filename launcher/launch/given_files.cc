@@ -50,7 +50,7 @@ std::string state_of(const fs::path& path) {
     const std::string name = entry->path().filename().string();
     if (!is_hidden(name)) entries.push_back(name + state_of_file(entry->path()));
   }
-  std::sort(entries.begin(), entries.end());
+  std::ranges::sort(entries);
   for (const std::string& entry : entries) state += "\n" + entry;
   return to_hex(hash_text(state));
 }

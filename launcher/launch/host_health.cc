@@ -13,7 +13,7 @@ namespace {
 using Names = std::vector<std::string>;
 
 bool has(const Names& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 void add(Names& names, const std::string& name) {
@@ -28,8 +28,7 @@ Names hosts_at_fault(const StartEnd& end) {
 
 // Whether the rank got a signal to save and stop, or was ended by one that came too early or twice.
 bool was_asked_to_stop(const RankEnd& rank, const std::vector<int>& signalled) {
-  return rank.code == 128 + SIGTERM ||
-         std::find(signalled.begin(), signalled.end(), rank.rank) != signalled.end();
+  return rank.code == 128 + SIGTERM || std::ranges::find(signalled, rank.rank) != signalled.end();
 }
 
 }  // namespace
@@ -89,9 +88,8 @@ HostHealth::Notes HostHealth::note(const StartEnd& end, double lasted_s, double 
       continue;
     }
     if (!has(at_fault, name)) {
-      const bool took_part = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const auto& rank) {
-        return rank.listed == name;
-      });
+      const bool took_part =
+          std::ranges::any_of(end.ranks, [&](const auto& rank) { return rank.listed == name; });
       if (took_part) host.strikes = 0;
       if (took_part && lasted_s > kLongStartSeconds) host.pauses = 0;
       continue;

@@ -51,7 +51,7 @@ std::vector<fs::path> libraries_of(const fs::path& program) {
         found.push_back(entry->path());
     }
   }
-  std::sort(found.begin(), found.end());
+  std::ranges::sort(found);
   return found;
 }
 

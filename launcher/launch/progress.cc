@@ -62,7 +62,7 @@ std::vector<int> numbers_in(const fs::path& starts) {
     if (const auto number = parse_as<int>(name)) numbers.push_back(*number);
   }
   if (error) throw IoError("list", starts, error.value());
-  std::sort(numbers.begin(), numbers.end());
+  std::ranges::sort(numbers);
   return numbers;
 }
 
@@ -103,7 +103,7 @@ int64_t Progress::kept_step() const {
 }
 
 bool Progress::is_ours(const StartEnd& end) const {
-  return std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+  return std::ranges::any_of(end.ranks, [&](const RankEnd& rank) {
     return rank.code == 0 || rank.code == static_cast<int>(ExitCode::kPreempted) ||
            record_of(run_dir_, rank) != nullptr;
   });
@@ -141,7 +141,7 @@ bool Progress::made_steps(const StartEnd& end) const {
 // Whether writer.lock is held by a process that is not a rank of this start.
 bool Progress::has_another_writer(const StartEnd& end) const {
   const std::optional<train::WriterInfo> writer = train::writer_of(run_dir_);
-  return writer && std::none_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
+  return writer && std::ranges::none_of(end.ranks, [&](const RankEnd& rank) {
            return writer->host == rank.host && writer->pid == std::to_string(rank.process);
          });
 }
@@ -189,9 +189,8 @@ fs::path Progress::keep_post_mortem(const StartEnd& end,
   if (!error) fs::create_directory(folder, error);
   if (error) throw IoError("create folder", folder, error.value());
   remove_old_starts(starts, numbers);
-  const bool recorded = std::any_of(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
-    return record_of(run_dir_, rank) != nullptr;
-  });
+  const bool recorded = std::ranges::any_of(
+      end.ranks, [&](const RankEnd& rank) { return record_of(run_dir_, rank) != nullptr; });
   if (recorded) fs::rename(run_dir_ / "flight", folder / "flight", error);
   if (error) throw IoError("move", run_dir_ / "flight", error.value());
   Json ranks = Json::array();

@@ -23,9 +23,8 @@ constexpr int kPeer = static_cast<int>(ExitCode::kPeer),
               kPreempted = static_cast<int>(ExitCode::kPreempted);
 
 bool is_final(int code) {
-  return std::any_of(kFinal.begin(), kFinal.end(), [&](ExitCode final) {
-    return static_cast<int>(final) == code;
-  });
+  return std::ranges::any_of(kFinal,
+                             [&](ExitCode final) { return static_cast<int>(final) == code; });
 }
 
 }  // namespace
@@ -36,8 +35,7 @@ Decision decide(const StartEnd& end) {
     if (rank.code && is_final(*rank.code)) return {.code = *rank.code};
   if (!end.other_build.empty()) return {.code = static_cast<int>(ExitCode::kUsage)};
   const auto any_ended_with = [&](int code) {
-    return std::any_of(
-        end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) { return rank.code == code; });
+    return std::ranges::any_of(end.ranks, [&](const RankEnd& rank) { return rank.code == code; });
   };
   if (any_ended_with(kPreempted))
     return {.again = !end.stop_requested && !end.drained.empty(), .code = kPreempted};
@@ -48,14 +46,12 @@ Decision decide(const StartEnd& end) {
 }
 
 const RankEnd* first_to_fail(const StartEnd& end) {
-  const auto failed = std::find_if(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
+  const auto failed = std::ranges::find_if(end.ranks, [](const RankEnd& rank) {
     return rank.code != 0 && rank.code != kPreempted && rank.code != kPeer &&
            rank.code != kMayPassCode;
   });
   if (failed != end.ranks.end()) return &*failed;
-  const auto stuck = std::find_if(end.ranks.begin(), end.ranks.end(), [&](const RankEnd& rank) {
-    return rank.rank == end.stuck_rank;
-  });
+  const auto stuck = std::ranges::find(end.ranks, end.stuck_rank, &RankEnd::rank);
   return stuck == end.ranks.end() ? nullptr : &*stuck;
 }
 

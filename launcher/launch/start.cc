@@ -38,8 +38,7 @@ std::vector<std::string> passed_variables() {
   std::vector<std::string> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     const std::string_view text = *variable;
-    if (std::any_of(
-            kPassed.begin(), kPassed.end(), [&](auto name) { return text.starts_with(name); }))
+    if (std::ranges::any_of(kPassed, [&](auto name) { return text.starts_with(name); }))
       variables.emplace_back(text);
   }
   return variables;
@@ -83,7 +82,7 @@ void Start::await_agents() {
     return host->is_open() && !host->answered && !host->lost &&
            now_ms() - begin_ms < answer_seconds(*host) * 1000;
   };
-  while (std::any_of(hosts_.begin(), hosts_.end(), awaited)) {
+  while (std::ranges::any_of(hosts_, awaited)) {
     wait_for_messages();
     if (signals_.read() != launcher::StopSignals::Request::kNone) return;
   }
@@ -219,9 +218,7 @@ void Start::wait_for_messages() {
 void Start::handle_messages(AgentLink& host) {
   bool unkillable = false;
   for (const Message& message : host.read()) {
-    const auto rank = std::find_if(host.ranks.begin(), host.ranks.end(), [&](const auto& linked) {
-      return linked.rank == message.rank;
-    });
+    const auto rank = std::ranges::find(host.ranks, message.rank, &LinkedRank::rank);
     if (message.kind == MessageKind::kHello) {
       const Json json = Json::parse(message.text);
       host.name = json["host"].get<std::string>();
@@ -282,13 +279,11 @@ void Start::keep_hosts(const std::function<bool(const AgentLink&)>& wanted) {
 }
 
 bool Start::all_ended(const AgentLink& host) {
-  return std::all_of(
-      host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return rank.ended; });
+  return std::ranges::all_of(host.ranks, [](const LinkedRank& rank) { return rank.ended; });
 }
 
 bool Start::all_ended() const {
-  return std::all_of(
-      hosts_.begin(), hosts_.end(), [](const auto& host) { return all_ended(*host); });
+  return std::ranges::all_of(hosts_, [](const auto& host) { return all_ended(*host); });
 }
 
 }  // namespace lockstep::launch

@@ -24,9 +24,8 @@ void Start::lose_silent_hosts() {
   const auto silent = [](const auto& host) {
     return host->silent_ms() > kSilenceOfFailedSeconds * 1000;
   };
-  const bool others_ended = std::all_of(hosts_.begin(), hosts_.end(), [&](const auto& host) {
-    return silent(host) || all_ended(*host);
-  });
+  const bool others_ended = std::ranges::all_of(
+      hosts_, [&](const auto& host) { return silent(host) || all_ended(*host); });
   const bool failed = failed_ms_ > 0 && (others_ended || killed_ms_ > 0);
   const double limit_s = failed ? kSilenceOfFailedSeconds : kAgentSilenceSeconds;
   for (const auto& host : hosts_) {
@@ -52,8 +51,8 @@ void Start::give_up(AgentLink& host, LinkedRank& rank, const std::string& state,
 // agent ends normally.
 void Start::lose_host(AgentLink& host, const std::string& why) {
   if (host.lost) return;
-  const bool left = std::any_of(
-      host.ranks.begin(), host.ranks.end(), [](const LinkedRank& rank) { return !rank.ended; });
+  const bool left =
+      std::ranges::any_of(host.ranks, [](const LinkedRank& rank) { return !rank.ended; });
   if (host.answered && !left) return;
   end_.lost_hosts.push_back(host.host().name);
   const std::string error_output = host.error_output();

@@ -268,9 +268,8 @@ Decision Supervisor::start() {
 
 Decision Supervisor::evaluate_end(StartEnd& end, double lasted_s, const std::string& rank_errors) {
   const double now_s = now_ms() / 1000;
-  const bool all_known = std::all_of(end.ranks.begin(), end.ranks.end(), [](const RankEnd& rank) {
-    return rank.code.has_value();
-  });
+  const bool all_known =
+      std::ranges::all_of(end.ranks, [](const RankEnd& rank) { return rank.code.has_value(); });
   // A rank may have ended because the folder does not answer; then its work is unknown.
   if (!(all_known ? folder_answers() : begin_generation())) {
     end.work_lost = true;

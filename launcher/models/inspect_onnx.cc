@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -78,9 +79,7 @@ std::map<std::string, int64_t> count_ops(const File& file) {
 // As text, the most frequent first.
 std::string text_of(const std::map<std::string, int64_t>& counts) {
   std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
-  std::stable_sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
-    return a.second > b.second;
-  });
+  std::ranges::stable_sort(sorted, std::greater(), [](const auto& entry) { return entry.second; });
   std::string text;
   for (const auto& [op, count] : sorted) append_item(text, fmt::format("{} {}", count, op));
   return text;

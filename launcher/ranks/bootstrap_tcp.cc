@@ -24,8 +24,7 @@ class TcpSession final : public Session {
         collectives::gather_texts(*communicator_, host_identity());
     const auto me = hosts.begin() + options.rank;
     if (local_rank_ < 0) local_rank_ = static_cast<int>(std::count(hosts.begin(), me, *me));
-    if (local_ranks_ < 0)
-      local_ranks_ = static_cast<int>(std::count(hosts.begin(), hosts.end(), *me));
+    if (local_ranks_ < 0) local_ranks_ = static_cast<int>(std::ranges::count(hosts, *me));
   }
   collectives::Communicator& communicator() override { return *recorded_; }
   int local_rank() const override { return local_rank_; }

@@ -105,8 +105,7 @@ void log_places(collectives::Communicator& communicator,
                 const cuda::Plugin& plugin,
                 GpuPlace mine) {
   const std::vector<GpuPlace> places = gather_places(communicator, mine);
-  const auto first = std::find_if(
-      places.begin(), places.end(), [&](const auto& place) { return place.host == mine.host; });
+  const auto first = std::ranges::find(places, mine.host, &GpuPlace::host);
   if (first - places.begin() == communicator.rank())
     mine.links = describe_links(names_of_gpus(places, mine.host),
                                 plugin.find_links(gpus_of_host(places, mine.host)));
@@ -157,9 +156,9 @@ void require_same_bits(collectives::Communicator& communicator,
 void warn_of_slow_products(collectives::Communicator& communicator) {
   const std::vector<std::string> ranks =
       collectives::gather_texts(communicator, cpu::has_bf16_unit() ? "" : "without");
-  const auto without = std::count(ranks.begin(), ranks.end(), "without");
+  const auto without = std::ranges::count(ranks, "without");
   if (without == 0 || communicator.rank() != 0) return;
-  const auto first = std::find(ranks.begin(), ranks.end(), "without") - ranks.begin();
+  const auto first = std::ranges::find(ranks, "without") - ranks.begin();
   log_warn(
       "execution.bf16x3: {} of {} ranks, the first is rank {}, cannot use AMX: the same weights, "
       "but several times slower than with false (a processor that has it shows amx_bf16 in lscpu; "
@@ -181,7 +180,7 @@ std::unique_ptr<exec::Device> choose_device(Session& session,
   const std::vector<std::string> reasons =
       collectives::gather_texts(communicator, found.probe.why_none);
   const auto without =
-      std::find_if(reasons.begin(), reasons.end(), [](const auto& text) { return !text.empty(); });
+      std::ranges::find_if(reasons, [](const auto& text) { return !text.empty(); });
   if (without != reasons.end()) {
     const auto rank = without - reasons.begin();
     const std::string where = reasons.size() > 1 ? fmt::format("rank {}: ", rank) : "";

@@ -35,9 +35,7 @@ std::string name_of(const RankGpus& rank) { return rank.host.substr(0, rank.host
 int choose_gpu(std::span<const RankGpus> ranks, int rank, bool share_gpu) {
   std::vector<size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return ranks[a].local_rank < ranks[b].local_rank;
-  });
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return ranks[i].local_rank; });
   std::map<std::string, std::set<std::string>> taken;  // by host
   int chosen = -1;
   for (const size_t i : order) {
@@ -49,9 +47,8 @@ int choose_gpu(std::span<const RankGpus> ranks, int rank, bool share_gpu) {
           i,
           name_of(mine));
     std::set<std::string>& taken_here = taken[mine.host];
-    auto free = std::find_if(mine.gpus.begin(), mine.gpus.end(), [&](const std::string& gpu) {
-      return !taken_here.contains(gpu);
-    });
+    auto free = std::ranges::find_if(
+        mine.gpus, [&](const std::string& gpu) { return !taken_here.contains(gpu); });
     if (free == mine.gpus.end()) {
       if (!share_gpu) throw_too_few_gpus(ranks, mine);
       const auto turn = static_cast<size_t>(mine.local_rank) % mine.gpus.size();

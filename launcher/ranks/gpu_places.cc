@@ -79,14 +79,8 @@ class Links {
 
   std::string text() const {
     std::vector<GpuLink> kinds(links_.begin(), links_.end());
-    std::sort(kinds.begin(), kinds.end(), [](const GpuLink& a, const GpuLink& b) {
-      return distance(a) < distance(b);
-    });
-    kinds.erase(
-        std::unique(kinds.begin(),
-                    kinds.end(),
-                    [](const GpuLink& a, const GpuLink& b) { return distance(a) == distance(b); }),
-        kinds.end());
+    std::ranges::sort(kinds, {}, distance);
+    kinds.erase(std::ranges::unique(kinds, {}, distance).begin(), kinds.end());
     std::string text;
     for (size_t i = 0; i < kinds.size(); ++i) {
       const bool rest = i > 0 && i + 1 == kinds.size();
@@ -166,22 +160,18 @@ std::vector<Host> hosts_of(std::span<const GpuPlace> ranks) {
     if (is_new) hosts.push_back({name_of(place.host), {}, {}});
     Host& host = hosts[found->second];
     if (!place.links.empty()) host.links = place.links;
-    auto group = std::find_if(host.groups.begin(), host.groups.end(), [&](const Group& each) {
-      return each.binding == place.binding;
-    });
+    auto group = std::ranges::find(host.groups, place.binding, &Group::binding);
     if (group == host.groups.end()) group = host.groups.insert(group, {{}, {}, place.binding});
     group->ranks.push_back(static_cast<int>(r));
     const std::vector<std::string> gpus = gpus_of_host(ranks, place.host);
-    const auto index = std::find(gpus.begin(), gpus.end(), place.pci_bus_id) - gpus.begin();
+    const auto index = std::ranges::find(gpus, place.pci_bus_id) - gpus.begin();
     const std::string name = names_of_gpus(ranks, place.host)[static_cast<size_t>(index)];
-    if (std::find(group->gpus.begin(), group->gpus.end(), name) == group->gpus.end())
-      group->gpus.push_back(name);
+    if (std::ranges::find(group->gpus, name) == group->gpus.end()) group->gpus.push_back(name);
   }
   std::vector<Host> different;
   for (Host& host : hosts) {
-    const auto same = std::find_if(different.begin(), different.end(), [&](const Host& other) {
-      return other.facts() == host.facts();
-    });
+    const auto same = std::ranges::find_if(
+        different, [&](const Host& other) { return other.facts() == host.facts(); });
     if (same == different.end()) {
       different.push_back(std::move(host));
     } else {
@@ -196,7 +186,7 @@ std::vector<Host> hosts_of(std::span<const GpuPlace> ranks) {
 std::vector<std::string> gpus_of_host(std::span<const GpuPlace> ranks, const std::string& host) {
   std::vector<std::string> gpus;
   for (const GpuPlace& place : ranks) {
-    if (place.host == host && std::find(gpus.begin(), gpus.end(), place.pci_bus_id) == gpus.end())
+    if (place.host == host && std::ranges::find(gpus, place.pci_bus_id) == gpus.end())
       gpus.push_back(place.pci_bus_id);
   }
   return gpus;
@@ -207,9 +197,8 @@ std::vector<std::string> names_of_gpus(std::span<const GpuPlace> ranks, const st
   std::vector<std::string> names;
   std::set<int> ordinals;
   for (const std::string& gpu : gpus) {
-    const auto place = std::find_if(ranks.begin(), ranks.end(), [&](const GpuPlace& each) {
-      return each.host == host && each.pci_bus_id == gpu;
-    });
+    const auto place = std::ranges::find_if(
+        ranks, [&](const GpuPlace& each) { return each.host == host && each.pci_bus_id == gpu; });
     names.push_back(std::to_string(place->ordinal));
     ordinals.insert(place->ordinal);
   }

@@ -34,7 +34,7 @@ std::string text_of(const std::string& path) {
 
 // A name that begins with a dash would be taken for an option of the remote shell.
 bool is_host_name(const std::string& name) {
-  return name.front() != '-' && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+  return name.front() != '-' && std::ranges::all_of(name, [](unsigned char c) {
            return std::isalnum(c) != 0 ||
                   std::string_view("-._:%@[]").find(static_cast<char>(c)) != std::string_view::npos;
          });
@@ -44,7 +44,7 @@ bool is_host_name(const std::string& name) {
 int slots_of(const std::string& text) {
   const bool number =
       !text.empty() && text.size() < 8 &&
-      std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+      std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
   return number ? std::stoi(text) : 0;
 }
 

@@ -1,6 +1,5 @@
 #include "launcher/run/begin_folder.h"
 
-#include <filesystem>
 #include <fstream>
 
 #include "collectives/agree/agreement.h"

@@ -135,8 +135,8 @@ std::string diagnose(const ScaleRow& row, bool smallest) {
                        ? fmt::format("faster than ideal by {:.3g} ms a step", -row.lost_ms)
                        : "no significant loss");
   const double altogether = lost_altogether(row.lost);
-  const Part largest_loss = kAllParts[static_cast<size_t>(
-      std::max_element(row.lost.begin(), row.lost.end()) - row.lost.begin())];
+  const Part largest_loss =
+      kAllParts[static_cast<size_t>(std::ranges::max_element(row.lost) - row.lost.begin())];
   text += fmt::format("most is lost to {}, {:.3g} of {:.3g} ms a step",
                       title_of(largest_loss),
                       at(row.lost, largest_loss),

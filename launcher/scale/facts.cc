@@ -77,7 +77,7 @@ std::vector<Fact> facts_of_runs(const RunSetup& setup,
   const Json& environment = largest.environment;
   std::vector<std::string> hosts;
   for (const train::RankTimes& rank : largest.ranks)
-    if (std::find(hosts.begin(), hosts.end(), rank.host) == hosts.end()) hosts.push_back(rank.host);
+    if (std::ranges::find(hosts, rank.host) == hosts.end()) hosts.push_back(rank.host);
   const ExchangeSizes& exchange = largest.exchange;
   const double largest_mib = static_cast<double>(exchange.largest_bucket_bytes) / (1 << 20);
   std::vector<Fact> facts{
@@ -156,7 +156,7 @@ std::string what_is_missing(const std::vector<MeasuredRun>& runs,
                             const std::string& reason) {
   std::string text = fmt::format("runs made, of {} of each size: ", repeats);
   for (const World& world : worlds) {
-    const auto made = std::count_if(runs.begin(), runs.end(), [&](const MeasuredRun& run) {
+    const auto made = std::ranges::count_if(runs, [&](const MeasuredRun& run) {
       return run.world.mode == world.mode && run.world.ranks == world.ranks;
     });
     text += fmt::format("{}{} on {} rank{}: {}",

@@ -54,8 +54,7 @@ std::string rates_data(const Report& report) {
 }
 
 bool oversubscribed(const ModeReport& mode) {
-  return std::any_of(
-      mode.rows.begin(), mode.rows.end(), [](const ScaleRow& row) { return row.oversubscribed; });
+  return std::ranges::any_of(mode.rows, [](const ScaleRow& row) { return row.oversubscribed; });
 }
 
 // Returns text to append to a plot command. It circles the points with more threads than CPUs,
@@ -128,7 +127,7 @@ Plot efficiency(const Report& report) {
 
 // One bar for each world size; gains are below zero. A star marks more threads than CPUs.
 Plot lost_time(const Report& report) {
-  const bool any = std::any_of(report.modes.begin(), report.modes.end(), oversubscribed);
+  const bool any = std::ranges::any_of(report.modes, oversubscribed);
   std::string data = "$lost << END\n", plot;
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {

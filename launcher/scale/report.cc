@@ -13,18 +13,13 @@ constexpr double kReportThreshold = 0.02;  // of a step
 
 double own_work_ms(const train::RankTimes& times) { return times.step_ms - times.comm_exposed_ms; }
 
-bool works_less(const train::RankTimes& a, const train::RankTimes& b) {
-  return own_work_ms(a) < own_work_ms(b);
-}
-
 const train::RankTimes& fastest_rank(const MeasuredRun& run) {
-  return *std::min_element(run.ranks.begin(), run.ranks.end(), works_less);
+  return *std::ranges::min_element(run.ranks, {}, own_work_ms);
 }
 
 std::optional<Straggler> find_straggler(const MeasuredRun& run) {
   const train::RankTimes& fastest = fastest_rank(run);
-  const train::RankTimes& slowest =
-      *std::max_element(run.ranks.begin(), run.ranks.end(), works_less);
+  const train::RankTimes& slowest = *std::ranges::max_element(run.ranks, {}, own_work_ms);
   if (fastest.straggler_ms <= kReportThreshold * fastest.step_ms) return std::nullopt;
   Straggler found{.rank = slowest.rank, .host = slowest.host};
   found.excess_ms = own_work_ms(slowest) - own_work_ms(fastest);
@@ -43,9 +38,7 @@ std::optional<Straggler> find_straggler(const MeasuredRun& run) {
 // Combines the repeats of one world size into a row. The fields that depend on other sizes are not
 // set.
 ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
-  std::sort(runs.begin(), runs.end(), [](const MeasuredRun* a, const MeasuredRun* b) {
-    return fastest_rank(*a).step_ms < fastest_rank(*b).step_ms;
-  });
+  std::ranges::sort(runs, {}, [](const MeasuredRun* run) { return fastest_rank(*run).step_ms; });
   const size_t low = (runs.size() - 1) / 2, high = runs.size() / 2;
   ScaleRow row;
   row.world = runs[0]->world;

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cctype>
 #include <cmath>
 
 #include "launcher/scale/report.h"

@@ -41,7 +41,7 @@ std::string first_line_of(const std::filesystem::path& path) {
 
 // Whether the words of --mpirun determine the placement of the ranks.
 bool determines_placement(const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+  return std::ranges::any_of(words, [](const std::string& word) {
     for (const char* flag : {"bind-to", "map-by", "oversubscribe", "rankfile"})
       if (word.starts_with('-') && word.find(flag) != std::string::npos) return true;
     return false;
@@ -50,7 +50,7 @@ bool determines_placement(const std::vector<std::string>& words) {
 
 // Whether the words of --mpirun name hosts.
 bool names_hosts(const std::vector<std::string>& words) {
-  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+  return std::ranges::any_of(words, [](const std::string& word) {
     return word == "-H" || word == "-f" ||
            (word.starts_with('-') && word.find("host") != std::string::npos);
   });
