@@ -195,6 +195,7 @@ std::vector<double> Trainer::time_steps(int64_t steps) {
     clock.start_step();
     times.push_back(step().step_ms);
   }
+  step_.exchange().gather_parameters();  // nothing stays in flight
   context_.backend.synchronize();
   return times;
 }

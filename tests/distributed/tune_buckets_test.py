@@ -67,7 +67,8 @@ def trials_leave_the_run_alone(trial):
     assert (usual["weights_hash"], usual["eval_loss"]) == wanted, (usual, plain)
     _, usual, _ = trial.train("--set", "comm.bucket_mib=0", "--set", "comm.zero_stage=2")
     assert usual["exchange"]["bucket_mib"] == 25, usual
-    for ranks, nodes, how in ((2, 1, []), (4, 2, []), (2, 1, ["comm.shared_memory=false"]),
+    for ranks, nodes, how in ((2, 1, []), (4, 2, []),
+                              (2, 1, ["comm.shared_memory=false", "comm.zero_stage=0"]),
                               (2, 1, ["comm.zero_stage=0"]), (2, 1, ["comm.zero_stage=2"]),
                               (2, 1, ["comm.zero_stage=3"]),
                               (2, 1, ["comm.transport=TCP", "comm.shared_memory=false"]),
