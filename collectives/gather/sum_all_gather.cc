@@ -41,6 +41,10 @@ SumAllGather::SumAllGather(const RankCommunicators& communicators,
              topology,
              buckets,
              memory.wire == DType::kF32 ? in_place(memory) : through_staging(memory)) {
+  later_.on_arrival([this](int bucket, const std::byte* gathered) {
+    if (memory_.wire != DType::kF32) unpack(bucket, gathered);
+    arrived_(bucket);
+  });
   later_.skip(items.later);
 }
 
@@ -82,10 +86,7 @@ void SumAllGather::finish() {
 }
 
 void SumAllGather::start_later(std::function<void(int bucket)> arrived) {
-  later_.on_arrival([this, arrived = std::move(arrived)](int bucket, const std::byte* gathered) {
-    if (memory_.wire != DType::kF32) unpack(bucket, gathered);
-    arrived(bucket);
-  });
+  arrived_ = std::move(arrived);
   later_.start(items_.later);
 }
 

@@ -34,6 +34,8 @@ class SumAllGather {
                const std::vector<Range>& buckets,
                const Memory& memory,
                const Items& items);
+  SumAllGather(const SumAllGather&) = delete;
+  SumAllGather& operator=(const SumAllGather&) = delete;
 
   void begin_step();
   // This rank's part of the bucket is summed. Starts its gather, if that is one at once and there
@@ -63,6 +65,7 @@ class SumAllGather {
   Memory memory_;
   Items items_;
   BucketAllGather rounded_, floats_, later_;
+  std::function<void(int bucket)> arrived_;  // of the later ones
   // Buckets of this step: all that are summed, and those of them that are gathered at once.
   size_t summed_ = 0, summed_rounded_ = 0, summed_floats_ = 0;
 };

@@ -134,12 +134,13 @@ TrafficPlan plan_traffic(const graph::Graph& training,
   } else {
     using enum collectives::InFlightLimit;
     const bool gathers_sums = !sharding.shards_optimizer() && !sharding.replicated_sums();
+    const bool gathers_later = gathers_sums && !plan.programs.training.gathers.empty();
     traffic.exchanged_elements =
         collectives::exchanged_elements(layout.buckets,
                                         gathers_sums                  ? kGathersFollow
                                         : sharding.shards_gradients() ? kSavesMemory
                                                                       : kUsual,
-                                        gathers_sums ? most_at_once(plan) : 0);
+                                        gathers_later ? most_at_once(plan) : 0);
     if (sharding.topology.ranks() > 1)
       traffic.staging_elements =
           sharding.library_order

@@ -143,13 +143,12 @@ void StepUpdate::update_by_bucket() {
     const auto timed = clock_.time(&StepClock::Phases::optimizer, "update a bucket");
     optimizer_.update(static_cast<size_t>(bucket));
   });
-  std::vector<bool> later(optimizer_.owned().size());
-  for (const collectives::GatherItem& item : context_.plan.programs.training.gathers)
-    later[static_cast<size_t>(item.bucket)] = true;
-  for (size_t bucket = 0; bucket < later.size(); ++bucket) {
-    if (later[bucket]) continue;
-    optimizer_.update(bucket);
-    exchange_.forward_gather().progress();
+  const plan::TrafficPlan::SumGathers& at_once = context_.plan.traffic.sum_gathers;
+  for (const auto* const items : {&at_once.rounded, &at_once.floats}) {
+    for (const collectives::GatherItem& item : *items) {
+      optimizer_.update(static_cast<size_t>(item.bucket));
+      exchange_.forward_gather().progress();
+    }
   }
 }
 
