@@ -192,7 +192,7 @@ TEST(LayerNormTest, RowsOfEqualElementsGiveBeta) {
 
 // ---- rms_norm ----
 
-// Of a sum of n floats in 16 lanes or more: a lane's error grows with its length.
+// The error of a sum of n floats in 16 lanes or more: a lane's error grows with its length.
 double squares_error(int64_t n) { return 4 + static_cast<double>(n) / 64; }
 
 // Inputs are below 1 in size (sums below 2), so that xhat is below 2 rstd.

@@ -18,7 +18,7 @@
 
 namespace lockstep::graph {
 
-// Of both norms; rms_norm has no beta, no mean and no d_beta.
+// Operands of both norms; rms_norm has no beta, no mean and no d_beta.
 enum class RowNormIn : InputIndex { kX, kDelta, kGamma, kBeta };
 enum class RowNormOut : OutputIndex { kY, kSum, kMean, kRstd };  // no sum without delta
 enum class RowNormBackwardIn : InputIndex { kDY, kDResidual, kSum, kGamma, kMean, kRstd };
@@ -49,7 +49,7 @@ std::pair<TensorId, TensorId> rms_norm(GraphBuilder& builder,
 
 }  // namespace ops
 
-// Where rows begin, in elements. In these ops, rows are `stride` apart (heads = 1). In qk_norm,
+// The first element of each row. In these ops, rows are `stride` apart (heads = 1). In qk_norm,
 // groups of `heads` contiguous rows are `stride` apart.
 struct RowPlaces {
   int64_t heads = 1, stride;
