@@ -7,8 +7,8 @@
 namespace lockstep::collectives {
 namespace {
 
-// A gather that waits for memory makes the rank wait for the oldest one. That one began at least so
-// many buckets ago, so that it is likely to be done.
+// If there is no memory for a gather, the rank waits for the oldest one, but only after so many
+// more buckets: by then it is likely to be done.
 constexpr size_t kLag = 24;
 
 BucketAllGather::Memory through_staging(const SumAllGather::Memory& memory) {

@@ -38,16 +38,16 @@ class SumAllGather {
   SumAllGather& operator=(const SumAllGather&) = delete;
 
   void begin_step();
-  // This rank's part of the bucket is summed. Starts its gather, if that is one at once and there
-  // is memory for it; otherwise a later call does. Completes a gather that has had the time of
-  // several buckets. Collective.
+  // This rank's part of the bucket is summed. If the bucket is gathered at once, its gather starts
+  // now or, if there is no memory for it, in a later call. May complete an older gather.
+  // Collective.
   void add_bucket(int bucket);
   // Completes the gathers at once: `sums` has all parts of these buckets.
   void finish();
   // After finish(): starts the later gathers. Calls `arrived` with each bucket when `sums` has all
   // parts of it. They must be complete before the next add_bucket().
   void start_later(std::function<void(int bucket)> arrived);
-  // Who needs the sums waits for these.
+  // The later gathers. An op that reads a bucket's parameters waits for its gather.
   BucketAllGather& later() { return later_; }
 
   // The same as in BucketAllGather.

@@ -1,4 +1,4 @@
-// Schedules the all-gathers of parameters.
+// Schedules the all-gathers of parameters, and of the sums that update them.
 //
 // gather_in_place(), ZeRO stages 1 and 2: every rank has memory for all parameters. Each bucket is
 // gathered once a step, in the order in which the forward pass first reads it. The schedule

@@ -20,13 +20,11 @@ constexpr int kLanes = 8;
 
 // Through memory for two buckets or more, whatever their number. A bucket's sums are there only
 // once it is added. Some are sent as floats, and every third one only later, the last ones first.
-TEST(SumAllGather, BringsTheSumsOfAllRanks) {
-  const auto buckets = make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200);
+void bring_the_sums_of_all_ranks(const std::vector<Range>& buckets,
+                                 const std::vector<Topology>& topologies) {
   const int all = static_cast<int>(buckets.size());
   const auto elements = static_cast<size_t>(buckets.back().end);
-  ASSERT_GE(all, 4);
-  for (const Topology& topology :
-       {Topology{1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}}) {
+  for (const Topology& topology : topologies) {
     for (const auto& [count, places] :
          {std::pair(0, int64_t{2}), {1, 2}, {all - 1, 2}, {all, 2}, {all, 4}, {all, 5}}) {
       const bool rounds = count > 0;
@@ -99,6 +97,18 @@ TEST(SumAllGather, BringsTheSumsOfAllRanks) {
       });
     }
   }
+}
+
+TEST(SumAllGather, BringsTheSumsOfAllRanks) {
+  bring_the_sums_of_all_ranks(make_buckets({0, padded_elements(5000, kLanes)}, kLanes, 1200),
+                              {{1, 2}, {1, 4}, {1, 8}, {2, 1}, {2, 2}, {2, 4}, {4, 1}, {4, 2}});
+}
+
+// More buckets than may be in flight: some are completed while others are still being summed.
+TEST(SumAllGather, CompletesOldGathersMeanwhile) {
+  const auto buckets = make_buckets({0, padded_elements(40'000, kLanes)}, kLanes, 512);
+  ASSERT_GT(buckets.size(), 70u);
+  bring_the_sums_of_all_ranks(buckets, {{1, 2}, {2, 2}, {4, 1}});
 }
 
 }  // namespace

@@ -122,8 +122,8 @@ TEST(Plan, CountsWhatTravelsRounded) {
             plan.layout.elements * (2 + 2) / 4 * 3);
 }
 
-// Catches: sums that no rank gets, an op that reads parameters before their update, sums that arrive
-// in the next step although their update needs all of them, or although a device records the step.
+// Catches: sums that no rank gets; an op that reads parameters before their update; sums that
+// arrive in the next step although their update needs all of them, or a device records the step.
 TEST(Plan, SumsAreGatheredBeforeTheirParametersAreRead) {
   for (const graph::Graph& graph :
        {models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
