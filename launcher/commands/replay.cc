@@ -18,6 +18,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/reader.h"
+#include "runtime/run/defaults.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
@@ -118,7 +119,7 @@ void require_formats(const ExecutionConfig& execution,
   std::string format;
   if (gpu && execution.bf16x3) format = "bf16x3";
   if (!gpu && execution.tf32) format = "TF32";
-  if (!gpu && execution.precision != Precision::kFp32)
+  if (!ops.computes_in(run::compute_type(execution.precision)))
     format = lockstep::name_of(execution.precision);
   if (format.empty()) return;
   throw ConfigError(

@@ -148,8 +148,10 @@ class CpuBackend final : public exec::Backend {
 
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
-    LOCKSTEP_CHECK(dtype == DType::kF32);
-    *out = content_hash(reinterpret_cast<const float*>(x), n, first_index);
+    LOCKSTEP_CHECK(dtype == DType::kF32 || dtype == DType::kBF16);
+    *out = dtype == DType::kF32
+               ? content_hash(reinterpret_cast<const float*>(x), n, first_index)
+               : content_hash(reinterpret_cast<const BFloat16*>(x), n, first_index);
   }
 
   std::unique_ptr<exec::RepeatedWork> repeated_work() override {
@@ -188,8 +190,9 @@ class CpuBackend final : public exec::Backend {
 }  // namespace
 
 const exec::OpSet& op_set() {
+  static constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
   static const exec::OpSet ops = {
-      "cpu", all_implementations(), false, 0, 1, 4096, SIZE_MAX, newton_schulz_bytes};
+      "cpu", all_implementations(), kTypes, false, 0, 1, 4096, SIZE_MAX, newton_schulz_bytes};
   return ops;
 }
 

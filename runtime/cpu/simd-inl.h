@@ -20,6 +20,7 @@
 
 #include "hwy/contrib/math/math-inl.h"
 #include "hwy/highway.h"
+#include "runtime/base/half.h"
 #include "runtime/graph/activation.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -39,14 +40,80 @@ static_assert(kParts * kVecLanes == kRowLanes);
 
 HWY_INLINE Vec set(float value) { return hn::Set(F32(), value); }
 
+// ---- Numbers of 16 bits ----
+
+// With the rounding rules of runtime/base/half.h. Numbers stay in vectors of floats until they are
+// packed into the lower halves of words.
+namespace half {
+
+using U16 = hn::Rebind<uint16_t, F32>;
+using I32 = hn::RebindToSigned<F32>;
+using Bits = hn::Vec<U32>;
+
+HWY_INLINE Bits bits_of(Vec v) { return hn::BitCast(U32(), v); }
+HWY_INLINE Vec float_of(Bits bits) { return hn::BitCast(F32(), bits); }
+HWY_INLINE Bits bits(uint32_t value) { return hn::Set(U32(), value); }
+HWY_INLINE Bits magnitude(Vec v) { return hn::And(bits_of(v), bits(0x7fffffff)); }
+// Compares bit patterns of non-negative floats as integers.
+HWY_INLINE auto less(Bits a, uint32_t b) {
+  return hn::RebindMask(U32(),
+                        hn::Lt(hn::BitCast(I32(), a), hn::Set(I32(), static_cast<int32_t>(b))));
+}
+
+// Rounds to the nearest number with `kDropped` fewer mantissa bits, ties to even. A carry
+// increments the exponent.
+template <int kDropped>
+HWY_INLINE Bits shorten(Bits number) {
+  const Bits odd = hn::And(hn::ShiftRight<kDropped>(number), bits(1));
+  const Bits up = hn::Add(hn::Add(number, bits((1u << (kDropped - 1)) - 1)), odd);
+  return hn::And(up, bits(~((1u << kDropped) - 1)));
+}
+
+struct AsBF16 {
+  static HWY_INLINE Vec round(Vec v) {
+    const auto number = less(magnitude(v), 0x7f800001);
+    return float_of(hn::IfThenElse(number, shorten<16>(bits_of(v)), bits(0x7fff0000)));
+  }
+  // The 16 bits of a rounded value.
+  static HWY_INLINE Bits pack(Vec v) { return hn::ShiftRight<16>(bits_of(v)); }
+  static HWY_INLINE Vec unpack(Bits packed) { return float_of(hn::ShiftLeft<16>(packed)); }
+};
+
+// All lanes, or the first `count`.
+HWY_INLINE Bits load(const uint16_t* from) { return hn::PromoteTo(U32(), hn::LoadU(U16(), from)); }
+HWY_INLINE Bits load(const uint16_t* from, size_t count) {
+  HWY_ALIGN uint16_t lanes[kVecLanes] = {};
+  for (size_t k = 0; k < count; ++k) lanes[k] = from[k];
+  return hn::PromoteTo(U32(), hn::Load(U16(), lanes));
+}
+HWY_INLINE auto narrow(Bits packed) { return hn::DemoteTo(U16(), hn::BitCast(I32(), packed)); }
+HWY_INLINE void store(Bits packed, uint16_t* to) { hn::StoreU(narrow(packed), U16(), to); }
+HWY_INLINE void store(Bits packed, uint16_t* to, size_t count) {
+  HWY_ALIGN uint16_t lanes[kVecLanes];
+  hn::Store(narrow(packed), U16(), lanes);
+  for (size_t k = 0; k < count; ++k) to[k] = lanes[k];
+}
+
+}  // namespace half
+
 // ---- Walking over arrays ----
 
 // How a loop body reads and writes one vector: all of it, or, at the end of an array, its first
-// `count` lanes. Never accesses memory beyond those lanes.
+// `count` lanes. Never accesses memory beyond those lanes. Arrays store floats, or bfloat16, which
+// is rounded to.
 struct FullVector {
   HWY_INLINE Vec load(const float* from) const { return hn::LoadU(F32(), from); }
-  HWY_INLINE Vec load_or(const float* from, float /*fallback*/) const { return load(from); }
+  HWY_INLINE Vec load(const BFloat16* from) const {
+    return half::AsBF16::unpack(half::load(&from->bits));
+  }
+  template <typename T>
+  HWY_INLINE Vec load_or(const T* from, float /*fallback*/) const {
+    return load(from);
+  }
   HWY_INLINE void store(Vec v, float* to) const { hn::StoreU(v, F32(), to); }
+  HWY_INLINE void store(Vec v, BFloat16* to) const {
+    half::store(half::AsBF16::pack(half::AsBF16::round(v)), &to->bits);
+  }
   HWY_INLINE Vec keep(Vec v) const { return v; }
 };
 
@@ -55,7 +122,13 @@ struct PartialVector {
 
   // Lanes past the end read as zero.
   HWY_INLINE Vec load(const float* from) const { return load_or(from, 0.0f); }
+  HWY_INLINE Vec load(const BFloat16* from) const {
+    return half::AsBF16::unpack(half::load(&from->bits, count));
+  }
   // Lanes past the end read as `fallback`.
+  HWY_INLINE Vec load_or(const BFloat16* from, float fallback) const {
+    return hn::IfThenElse(hn::FirstN(F32(), count), load(from), set(fallback));
+  }
   HWY_INLINE Vec load_or(const float* from, float fallback) const {
     if constexpr (kMaskedMemory) {
       const auto mask = hn::FirstN(F32(), count);
@@ -70,6 +143,9 @@ struct PartialVector {
     HWY_ALIGN float lanes[kVecLanes];
     hn::Store(v, F32(), lanes);
     for (size_t k = 0; k < count; ++k) to[k] = lanes[k];
+  }
+  HWY_INLINE void store(Vec v, BFloat16* to) const {
+    half::store(half::AsBF16::pack(half::AsBF16::round(v)), &to->bits, count);
   }
   // Zeroes the lanes past the end, before computed values are added to a sum.
   HWY_INLINE Vec keep(Vec v) const { return hn::IfThenElseZero(hn::FirstN(F32(), count), v); }

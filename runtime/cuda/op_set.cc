@@ -8,7 +8,6 @@ namespace lockstep::cuda {
 const exec::OpSet& op_set() {
   static const exec::Implementations all[] = {
 #define OP(stem, Stem) kCuda##Stem,
-#define CUDA_OP OP
 #include "runtime/graph/ops.def"
   };
   static const exec::OpSet ops = [] {

@@ -102,8 +102,10 @@ constexpr auto kPlanned = [] {
 
 const exec::OpSet& planned_ops() {
   static constexpr exec::Implementations kAll[] = {kPlanned};
+  static constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
   static const exec::OpSet ops = {"cuda",
                                   kAll,
+                                  kTypes,
                                   true,
                                   kWorkspaceBytes,
                                   kLogitsAlignment,

@@ -26,6 +26,8 @@ bool any_of_kind(const OpSet& ops, graph::OpKind kind, F f) {
 
 }  // namespace
 
+bool OpSet::computes_in(DType type) const { return std::ranges::find(types, type) != types.end(); }
+
 bool OpSet::has(graph::OpKind kind) const {
   return any_of_kind(*this, kind, [](const Implementation&) { return true; });
 }

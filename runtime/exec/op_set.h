@@ -6,6 +6,7 @@
 #include <span>
 #include <type_traits>
 
+#include "runtime/base/dtype.h"
 #include "runtime/graph/op_call.h"
 #include "runtime/graph/op_kind.h"
 
@@ -58,6 +59,7 @@ using Implementations = std::span<const Implementation>;
 struct OpSet {
   const char* device;  // "cpu", "cuda"
   std::span<const Implementations> implementations;
+  std::span<const DType> types;  // in which it computes
   bool separate_memory;      // the host cannot reach the memory of Backend::allocate()
   size_t workspace_bytes;    // device memory that the backend uses in addition to the plan's rows
   int logits_alignment;      // bytes: see GraphOptions
@@ -66,6 +68,7 @@ struct OpSet {
   // Workspace bytes of Backend::newton_schulz().
   size_t (*newton_schulz_bytes)(int64_t rows, int64_t columns);
 
+  bool computes_in(DType type) const;
   // Whether the kind, or this op, has an implementation.
   bool has(graph::OpKind kind) const;
   bool supports(const graph::Graph& graph, const graph::Op& op) const;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 #include "runtime/base/dtype.h"
@@ -25,6 +26,19 @@ class GradientBuilder;
 // tests' references.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// An array that an op reads or writes.
+struct OperandArray {
+  DType dtype;
+  int64_t elements;  // with the padding of rows
+  std::byte* data;   // null for an op that is being planned
+};
+
+// A copy, in floats, of an array of 16-bit numbers.
+struct FloatCopy {
+  const std::byte* of;
+  std::byte* floats;
+};
 
 class OpCall {
  public:
@@ -51,7 +65,15 @@ class OpCall {
   // are null by default. Kernels on a GPU must not use its `call`, which is on the host.
   static const OpCall& none();
 
+  // The same op on copies in floats: arrays of 16-bit numbers count as kF32, and are those of
+  // `copies`, which is borrowed.
+  OpCall on_floats(std::span<const FloatCopy> copies, std::byte* workspace) const;
+
   OpKind kind() const;
+  // All arrays: inputs, then outputs. Those that are absent have no elements.
+  size_t arrays() const;
+  OperandArray array(size_t i) const;
+  bool is_input(size_t i) const;
   // An input or output by its name; null if it is absent.
   template <typename T>
   const T* input(InputName name) const {
@@ -96,8 +118,11 @@ class OpCall {
   TensorId output_id(OutputName name) const;
   const Attributes& all_attributes() const;
   std::byte* pointer(TensorId id) const {
-    return id == kNoTensor || tensors_ == nullptr ? nullptr : tensors_[id];
+    if (id == kNoTensor || tensors_ == nullptr) return nullptr;
+    return copies_.empty() ? tensors_[id] : copy_of(id);
   }
+  std::byte* copy_of(TensorId id) const;
+  DType dtype_of(TensorId id) const;
 
   const Graph& graph_;
   const Op& op_;
@@ -105,6 +130,8 @@ class OpCall {
   std::byte* workspace_ = nullptr;
   const LaneContext* lane_ = nullptr;
   void* device_ = nullptr;
+  bool on_floats_ = false;
+  std::span<const FloatCopy> copies_;
 };
 
 }  // namespace lockstep::graph

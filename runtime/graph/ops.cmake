@@ -1,7 +1,7 @@
 # op_sources(OUT FOLDER SUFFIX) sets OUT to the files FOLDER/<stem>SUFFIX of the ops in ops.def, if
 # such a file exists next to the calling CMakeLists.txt. The linker reports a file that is missing.
-file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/ops.def op_stems REGEX "^(CUDA_)?OP\\(")
-list(TRANSFORM op_stems REPLACE "^[A-Z_]+\\(([a-z0-9_]+).*" "\\1")
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/ops.def op_stems REGEX "^OP\\(")
+list(TRANSFORM op_stems REPLACE "^OP\\(([a-z0-9_]+).*" "\\1")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_CURRENT_LIST_DIR}/ops.def)
 
 function(op_sources out folder suffix)

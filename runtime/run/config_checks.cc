@@ -9,6 +9,7 @@
 #include "runtime/config/parse.h"
 #include "runtime/config/task.h"
 #include "runtime/data/check_data.h"
+#include "runtime/run/defaults.h"
 #include "runtime/run/resolve.h"
 
 namespace lockstep::run {
@@ -69,20 +70,17 @@ void check_length_buckets(const ExecutionConfig& execution, const config::ModelT
 
 // Checks the number formats of the computation.
 void check_precision(const ExecutionConfig& execution, const exec::OpSet& ops) {
-  if (ops.separate_memory) {
-    if (execution.bf16x3)
-      throw ConfigError(
-          "execution.bf16x3: value is true; allowed on {}: false (execution.tf32 is for GPUs)",
-          ops.device);
-    return;
-  }
-  if (execution.precision != Precision::kFp32)
+  if (!ops.computes_in(compute_type(execution.precision)))
     throw ConfigError(
-        "execution.precision: value is {}; allowed on {}: AUTO or FP32, in a new run (a GPU trains "
-        "in BF16 and FP16; lockstep plan --gpu plans for one)",
+        "execution.precision: value is {}; allowed on {}: AUTO, FP32 or BF16, in a new run (a GPU "
+        "trains in FP16; lockstep plan --gpu plans for one)",
         name_of(execution.precision),
         ops.device);
-  if (execution.tf32)
+  if (ops.separate_memory && execution.bf16x3)
+    throw ConfigError(
+        "execution.bf16x3: value is true; allowed on {}: false (execution.tf32 is for GPUs)",
+        ops.device);
+  if (!ops.separate_memory && execution.tf32)
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 

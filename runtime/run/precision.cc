@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/config/validate.h"
+#include "runtime/run/defaults.h"
 
 namespace lockstep::run {
 namespace {
@@ -27,9 +28,9 @@ Choice meaning_of_auto(const OpenedConfig& opened,
   return {Precision::kBf16, "AUTO"};
 }
 
-// A CPU trains in FP32 only. The same for precisions that the config names: see config_checks.h.
+// The same for precisions that the config names: see config_checks.h.
 void check_resumed(const Choice& choice, const exec::OpSet& ops) {
-  if (ops.separate_memory || choice.precision == Precision::kFp32) return;
+  if (ops.computes_in(compute_type(choice.precision))) return;
   throw ConfigError(
       "execution.precision: the run was trained in {0}, which device {1} cannot train in; allowed: "
       "a GPU, or --set execution.precision=FP32 with --allow-change execution.precision, which "
@@ -43,7 +44,7 @@ void check_resumed(const Choice& choice, const exec::OpSet& ops) {
 std::string adapt_to_device(const exec::OpSet& ops, ExecutionConfig& execution) {
   std::string reasons;
   const auto add = [&](const std::string& reason) { append_item(reasons, reason, "; "); };
-  if (!ops.separate_memory && execution.precision != Precision::kFp32) {
+  if (!ops.computes_in(compute_type(execution.precision))) {
     add(fmt::format("the run's is {}, in which device {} does not compute",
                     name_of(execution.precision),
                     ops.device));

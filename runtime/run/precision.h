@@ -23,8 +23,8 @@ struct ChosenPrecision {
 // on a GPU (all that Lockstep accepts have it: compute capability 8.0 or newer), unless the model
 // needs FP32, and FP32 on a CPU.
 //
-// Training in 16 bits on a CPU throws ConfigError. Other purposes compute in FP32 there, and ignore
-// tf32 on CPUs and bf16x3 on GPUs. All ranks get the same result, since their devices are of one
+// Training in a type that the device does not compute in (FP16 on a CPU) throws ConfigError. Other
+// purposes compute in FP32 then, and ignore tf32 on CPUs and bf16x3 on GPUs. All ranks get the same result, since their devices are of one
 // kind. Throws ConfigError.
 ChosenPrecision choose_precision(const OpenedConfig& opened,
                                  RunPurpose purpose,

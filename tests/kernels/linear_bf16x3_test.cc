@@ -16,8 +16,8 @@ std::vector<float> forward(const graph::LinearShape& s, const float* x, const fl
   Guarded<float> y(s.rows * s.outputs);
   Guarded<unsigned char> workspace(bf16x3::linear_workspace_bytes(s, compute_threads()));
   bf16x3::linear_forward({.shape = s,
-                          .x = x,
-                          .w = w,
+                          .x = {x, s.inputs},
+                          .w = {w, s.inputs},
                           .epilogue = {.activation = Activation::kRelu},
                           .pre = nullptr,
                           .y = y.data()},

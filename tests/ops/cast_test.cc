@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "runtime/cpu/ops/implementations.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "tests/ops/op_test.h"
 
@@ -28,7 +29,7 @@ TEST(CastTest, MatchesTheReferenceOnAllDevices) {
                ops::cast(builder, "y", builder.input("x", {n}, DType::kF32));
              },
          .reference = kReference,
-         .cpu = {},
+         .cpu = cpu::kCpuCast,
          .cuda = cuda::kCudaCast,
          .tolerance =
              [](const graph::OpCall& expected, graph::OutputName, int64_t i) {

@@ -91,7 +91,8 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     }
     case graph::OpKind::kConv2dBatchNorm: {
       const graph::Conv2dBatchNormForward<double> op{expected};
-      return {kMaxScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]), 0};
+      return {kMaxScale * sum_error(op.shape.patch() + 1) + 4 * std::abs(op.y[i]),
+              std::abs(op.y[i])};
     }
     default: {
       const graph::Conv2dBackward<double> op{expected};

@@ -416,7 +416,7 @@ std::vector<OpDevice> cpu_devices() {
   };
   OpDevice vectors = {.name = "cpu",
                       .implementations = [](const OpTest& test) { return test.cpu; },
-                      .types = {DType::kF32},
+                      .types = {DType::kF32, DType::kBF16},
                       .ways = {},
                       .available = nullptr,
                       .run = plain_run};

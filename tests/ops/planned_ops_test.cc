@@ -17,7 +17,6 @@ TEST(PlannedOps, AreThoseOfTheBackend) {
   std::map<graph::OpKind, int> rows;  // of each kind, among the implementations
   for (const exec::Implementations& of_op : {
 #define OP(stem, Stem) cuda::kCuda##Stem,
-#define CUDA_OP OP
 #include "runtime/graph/ops.def"
        }) {
     for (const exec::Implementation& row : of_op) ++rows[row.kind];

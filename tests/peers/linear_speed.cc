@@ -76,13 +76,12 @@ void run_shape(const graph::LinearShape& s, int repeats) {
                                         .workspace = static_cast<std::byte*>(workspace)};
   };
   const auto forward = [&](Set& set) {
-    cpu::linear_forward({.shape = s,
-                         .x = set.x.data(),
-                         .w = set.w.data(),
-                         .epilogue = {.bias = nullptr, .activation = Activation::kNone},
-                         .pre = nullptr,
-                         .y = set.y.data()},
-                        workspace);
+    cpu::linear_forward<float>({.shape = s,
+                                .x = {set.x.data(), s.inputs},
+                                .w = {set.w.data(), s.inputs},
+                                .epilogue = {},
+                                .y = set.y.data()},
+                               workspace);
   };
   const std::string name =
       std::to_string(s.rows) + "x" + std::to_string(s.outputs) + "x" + std::to_string(s.inputs);

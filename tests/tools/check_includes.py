@@ -144,7 +144,7 @@ def op_stems(root):
     if not os.path.exists(path):
         return []
     with open(path, encoding="utf-8") as text:
-        return re.findall(r"^(?:CUDA_)?OP\((\w+)", text.read(), re.MULTILINE)
+        return re.findall(r"^OP\((\w+)", text.read(), re.MULTILINE)
 
 
 def op_sources(text, stems):

@@ -23,7 +23,7 @@ TREE = {
         '#include "parse.h"\n#include <google/protobuf/message.h>\n#include "../graph/add.h"\n',
     "runtime/graph/add.h": "",
     "runtime/graph/ops.def":
-        "#define OP\nOP(scale, Scale) KIND(Scale, scale)\nCUDA_OP(cast, Cast)\n",
+        "#define OP\nOP(scale, Scale) KIND(Scale, scale)\nOP(cast, Cast)\n",
     "runtime/graph/ops/scale.cc": "",
     "runtime/graph/ops/cast.cc": "",
     "runtime/graph/ops/unlisted.cc": "",

@@ -61,9 +61,21 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   }
 }
 
+// Where the ops read another type than float, the new parameters in that type.
+struct NotStored {
+  HWY_INLINE void set(float, int64_t) const {}
+};
+struct StoredAsBF16 {
+  BFloat16* HWY_RESTRICT to;
+  HWY_INLINE void set(float value, int64_t i) const {
+    to[i].bits = round_to<BFloat16>(value).bits;
+  }
+};
+
 // Each element is read once, updated and written once.
-template <bool kSummed, typename Update, typename Moment>
+template <bool kSummed, typename Stored, typename Update, typename Moment>
 void update_by(const Update& update,
+               const Stored& stored_parameters,
                float* HWY_RESTRICT gradients,
                float* HWY_RESTRICT parameters,
                Moment* HWY_RESTRICT first_moments,
@@ -74,6 +86,7 @@ void update_by(const Update& update,
   const Update u = update;
   SumBits<kSummed> of_g, of_p, of_m, of_v;
   const RoundingOf r = rounding;
+  const Stored stored = stored_parameters;
   const auto read = [](const auto* x, int64_t i, SumBits<kSummed>& bits) {
     const auto value = element(x, i);
     bits.add_read(value);
@@ -94,7 +107,10 @@ void update_by(const Update& update,
   };
   const auto write_both = [&](float g, float p, int64_t i) {
     if constexpr (exec::kWritesGradient<Update>) write(g, gradients, i, of_g);
-    if constexpr (exec::kWritesParameter<Update>) write(p, parameters, i, of_p);
+    if constexpr (exec::kWritesParameter<Update>) {
+      write(p, parameters, i, of_p);
+      stored.set(p, i);
+    }
   };
   const auto finish = [&] {
     if constexpr (!kSummed) return;
@@ -152,9 +168,13 @@ void update_part(const exec::OptimizerUpdate& update,
   exec::SliceChecksums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
-    if (checksums == nullptr)
-      return update_by<false>(chosen, g, p, first, second, rounding, n, none);
-    update_by<true>(chosen, g, p, first, second, rounding, n, *checksums);
+    const auto with = [&](const auto& stored) {
+      if (checksums == nullptr)
+        return update_by<false>(chosen, stored, g, p, first, second, rounding, n, none);
+      update_by<true>(chosen, stored, g, p, first, second, rounding, n, *checksums);
+    };
+    if (s.stored == nullptr) return with(NotStored());
+    with(StoredAsBF16{static_cast<BFloat16*>(s.stored) + begin});
   };
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
@@ -232,6 +252,7 @@ void optimizer_update(const exec::OptimizerUpdate& update, const exec::Optimizer
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
         LOCKSTEP_CHECK(has_moments(chosen, slice));
+        LOCKSTEP_CHECK(slice.stored == nullptr || slice.stored_dtype == DType::kBF16);
         return exec::kWritesParameter<Update> ? slice.parameters : slice.gradients;
       },
       update);

@@ -19,44 +19,20 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-using U16 = hn::Rebind<uint16_t, F32>;
-using I32 = hn::RebindToSigned<F32>;
-using Bits = hn::Vec<U32>;
+using half::AsBF16;
+using half::Bits;
+using half::bits;
+using half::bits_of;
+using half::float_of;
+using half::less;
+using half::magnitude;
+using half::shorten;
 
-HWY_INLINE Bits bits_of(Vec v) { return hn::BitCast(U32(), v); }
-HWY_INLINE Vec float_of(Bits bits) { return hn::BitCast(F32(), bits); }
-HWY_INLINE Bits bits(uint32_t value) { return hn::Set(U32(), value); }
-HWY_INLINE Bits magnitude(Vec v) { return hn::And(bits_of(v), bits(0x7fffffff)); }
 HWY_INLINE Bits sign(Vec v) { return hn::And(bits_of(v), bits(0x80000000)); }
-// Compares bit patterns of non-negative floats as integers.
-HWY_INLINE auto less(Bits a, uint32_t b) {
-  return hn::RebindMask(U32(),
-                        hn::Lt(hn::BitCast(I32(), a), hn::Set(I32(), static_cast<int32_t>(b))));
-}
 
-// Rounds to the nearest number with `kDropped` fewer mantissa bits, ties to even. A carry
-// increments the exponent.
-template <int kDropped>
-HWY_INLINE Bits shorten(Bits number) {
-  const Bits odd = hn::And(hn::ShiftRight<kDropped>(number), bits(1));
-  const Bits up = hn::Add(hn::Add(number, bits((1u << (kDropped - 1)) - 1)), odd);
-  return hn::And(up, bits(~((1u << kDropped) - 1)));
-}
-
-// The wire types, with the rounding rules of runtime/base/half.h. Values stay in float until they
-// are packed into 16 bits.
+// The wire types besides bfloat16.
 struct Unrounded {
   static HWY_INLINE Vec round(Vec v) { return v; }
-};
-
-struct AsBF16 {
-  static HWY_INLINE Vec round(Vec v) {
-    const auto number = less(magnitude(v), 0x7f800001);
-    return float_of(hn::IfThenElse(number, shorten<16>(bits_of(v)), bits(0x7fff0000)));
-  }
-  // The 16 bits of a rounded value.
-  static HWY_INLINE Bits pack(Vec v) { return hn::ShiftRight<16>(bits_of(v)); }
-  static HWY_INLINE Vec unpack(Bits packed) { return float_of(hn::ShiftLeft<16>(packed)); }
 };
 
 struct AsF16 {
@@ -79,7 +55,7 @@ struct AsF16 {
     const Bits size = magnitude(v);
     const Bits normal = hn::ShiftRight<13>(hn::Sub(size, bits(kRebias)));
     const Bits subnormal =
-        hn::BitCast(U32(), hn::ConvertTo(I32(), hn::Mul(float_of(size), set(0x1p24f))));
+        hn::BitCast(U32(), hn::ConvertTo(half::I32(), hn::Mul(float_of(size), set(0x1p24f))));
     // Infinity and NaN keep the upper bits of their mantissa.
     const Bits special = hn::And(hn::ShiftRight<13>(size), bits(0x7fff));
     Bits packed = hn::IfThenElse(less(size, kMinNormal), subnormal, normal);
@@ -90,7 +66,7 @@ struct AsF16 {
     const Bits size = hn::And(packed, bits(0x7fff));
     const Bits shifted = hn::ShiftLeft<13>(size);
     const Bits subnormal =
-        bits_of(hn::Mul(hn::ConvertTo(F32(), hn::BitCast(I32(), size)), set(0x1p-24f)));
+        bits_of(hn::Mul(hn::ConvertTo(F32(), hn::BitCast(half::I32(), size)), set(0x1p-24f)));
     Bits value = hn::Add(shifted, bits(kRebias));
     value = hn::IfThenElse(less(size, 0x0400), subnormal, value);
     value = hn::IfThenElse(less(size, 0x7c00), value, hn::Or(shifted, bits(kInfinity)));
@@ -98,22 +74,13 @@ struct AsF16 {
   }
 };
 
-HWY_INLINE Bits load_16(const uint16_t* from, FullVector) {
-  return hn::PromoteTo(U32(), hn::LoadU(U16(), from));
-}
+HWY_INLINE Bits load_16(const uint16_t* from, FullVector) { return half::load(from); }
 HWY_INLINE Bits load_16(const uint16_t* from, PartialVector part) {
-  HWY_ALIGN uint16_t lanes[kVecLanes] = {};
-  std::copy_n(from, part.count, lanes);
-  return hn::PromoteTo(U32(), hn::Load(U16(), lanes));
+  return half::load(from, part.count);
 }
-HWY_INLINE auto narrow(Bits packed) { return hn::DemoteTo(U16(), hn::BitCast(I32(), packed)); }
-HWY_INLINE void store_16(Bits packed, uint16_t* to, FullVector) {
-  hn::StoreU(narrow(packed), U16(), to);
-}
+HWY_INLINE void store_16(Bits packed, uint16_t* to, FullVector) { half::store(packed, to); }
 HWY_INLINE void store_16(Bits packed, uint16_t* to, PartialVector part) {
-  HWY_ALIGN uint16_t lanes[kVecLanes];
-  hn::Store(narrow(packed), U16(), lanes);
-  std::copy_n(lanes, part.count, to);
+  half::store(packed, to, part.count);
 }
 
 // The terms of a tree, read at element i.

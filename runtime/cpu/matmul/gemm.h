@@ -1,5 +1,5 @@
 #pragma once
-// Dense single-precision matrix products with fixed bits.
+// Dense matrix products in single precision with fixed bits.
 //
 // Every element of a result is one chain of fused multiply-adds over the depth index in increasing
 // order, which starts from zero, or from the element's old value when accumulating. Blocking stores
@@ -9,19 +9,31 @@
 
 #include <cstdint>
 
+#include "runtime/base/half.h"
+
 namespace lockstep::cpu {
 
 // A row-major matrix of an operand: element (i, j) is data[i * stride + j], or data[j * stride + i]
-// if it is stored transposed. `stride` is in elements.
+// if it is stored transposed. `stride` is in elements. Elements are floats, or bfloat16, which are
+// widened while they are packed.
 struct GemmOperand {
-  const float* data;
-  int64_t stride;
-  bool transposed = false;
+  GemmOperand() = default;
+  GemmOperand(const float* data, int64_t stride, bool transposed = false)
+      : data(data), stride(stride), transposed(transposed) {}
+  GemmOperand(const BFloat16* halves, int64_t stride, bool transposed = false)
+      : halves(halves), stride(stride), transposed(transposed) {}
 
   // The part that begins at element (i, j).
   GemmOperand at(int64_t i, int64_t j) const {
-    return {data + (transposed ? j * stride + i : i * stride + j), stride, transposed};
+    const int64_t offset = transposed ? j * stride + i : i * stride + j;
+    if (halves != nullptr) return {halves + offset, stride, transposed};
+    return {data + offset, stride, transposed};
   }
+
+  const float* data = nullptr;
+  const BFloat16* halves = nullptr;  // instead of data
+  int64_t stride = 0;
+  bool transposed = false;
 };
 
 // c = a b, or c += a b. No operand may overlap c.

@@ -38,40 +38,58 @@ namespace HWY_NAMESPACE {
 
 static_assert(kTileRows <= kVecLanes || kVecLanes == 1);  // pack_tile stores one vector per step
 
+template <typename T>
 void pack_transposed(
-    const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride) {
+    const T* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride) {
   size_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const float* row[kVecLanes];
+  const T* row[kVecLanes];
   for (size_t i = 0; i < kVecLanes; ++i) row[i] = from + std::min(i, rows - 1) * from_stride;
   for (; k + 4 <= depth; k += 4) {
     Vec out[4];
-    load_transposed_4(ListedRows{row}, k, out);
+    load_transposed_4(ListedRows<T>{row}, k, out);
     HWY_UNROLL(4)
     for (size_t c = 0; c < 4; ++c) hn::StoreU(out[c], F32(), to + (k + c) * to_stride);
   }
 #endif
   for (; k < depth; ++k) {
     for (size_t i = 0; i < kVecLanes; ++i) {
-      to[k * to_stride + i] = from[std::min(i, rows - 1) * from_stride + k];
+      to[k * to_stride + i] = to_float(from[std::min(i, rows - 1) * from_stride + k]);
     }
   }
 }
+template void pack_transposed(const float*, size_t, size_t, size_t, float*, size_t);
+template void pack_transposed(const BFloat16*, size_t, size_t, size_t, float*, size_t);
+
+// Calls f(the array of the operand's elements).
+template <typename F>
+HWY_INLINE void with_elements(GemmOperand operand, F f) {
+  operand.halves != nullptr ? f(operand.halves) : f(operand.data);
+}
+
+constexpr size_t kRowsTogether = 4;  // tiles of a transposed A that are packed at a time
 
 // Packs a tile of A, `rows` <= kTileRows, depth-major: to[k * rows + i] = element (i, k). May write
 // kVecLanes elements past the end of `to`.
 HWY_INLINE void pack_tile(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to) {
-  if (a.transposed) {
-    for (size_t k = 0; k < depth; ++k) {
-      const float* from = a.data + k * a.stride;
-      for (size_t i = 0; i < rows; ++i) to[k * rows + i] = from[i];
+  with_elements(a, [&](const auto* elements) HWY_ATTR {
+    if (a.transposed) {
+      for (size_t k = 0; k < depth; ++k) {
+        const auto* from = elements + k * a.stride;
+        for (size_t i = 0; i < rows; ++i) to[k * rows + i] = to_float(from[i]);
+      }
+      return;
     }
-    return;
-  }
-  for (size_t i = 0; i < rows; i += kVecLanes) {
-    pack_transposed(
-        a.data + i * a.stride, a.stride, std::min(rows - i, kVecLanes), depth, to + i, rows);
-  }
+    for (size_t i = 0; i < rows; i += kVecLanes) {
+      pack_transposed(
+          elements + i * a.stride, a.stride, std::min(rows - i, kVecLanes), depth, to + i, rows);
+    }
+  });
+}
+
+// Rows of a that are packed at a time, while the rows after them are prefetched.
+HWY_INLINE size_t rows_packed_together(GemmOperand a) {
+  return a.transposed ? kRowsTogether * kTileRows : kTileRows;
 }
 
 // A transposed operand is depth-major already, so it is read row by row for all tiles at once: a
@@ -81,7 +99,14 @@ void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to)
   if (a.transposed) {
     const size_t full_rows = rows / kTileRows * kTileRows;
     for (size_t k = 0; k < depth; ++k) {
-      const float* const from = a.data + k * a.stride;
+      HWY_ALIGN float widened[kRowsTogether * kTileRows + kVecLanes];
+      const float* from = a.data + k * a.stride;
+      if (a.halves != nullptr) {
+        for_each_vector(full_rows, [&](size_t j, auto access) HWY_ATTR {
+          hn::Store(access.load(a.halves + k * a.stride + j), F32(), widened + j);
+        });
+        from = widened;
+      }
       for (i = 0; i < full_rows; i += kTileRows)
         std::memcpy(to + i * depth + k * kTileRows, from + i, kTileRows * sizeof(float));
     }
@@ -93,25 +118,30 @@ void pack_rows(GemmOperand a, size_t rows, size_t depth, float* HWY_RESTRICT to)
 
 void pack_panel(GemmOperand b, size_t columns, size_t depth, float* HWY_RESTRICT to) {
   const size_t width = round_up(columns, kVecLanes);
-  if (b.transposed) {
-    for (size_t j = 0; j < width; j += kVecLanes) {
-      pack_transposed(
-          b.data + j * b.stride, b.stride, std::min(columns - j, kVecLanes), depth, to + j, width);
-    }
-    return;
-  }
-  for (size_t k = 0; k < depth; ++k) {
-    const float* from = b.data + k * b.stride;
-    if (columns == kPanel) {
-      const F32 d;
-      HWY_UNROLL(4)
-      for (size_t v = 0; v < kPanel; v += kVecLanes) {
-        hn::StoreU(hn::LoadU(d, from + v), d, to + k * kPanel + v);
+  with_elements(b, [&](const auto* elements) HWY_ATTR {
+    if (b.transposed) {
+      for (size_t j = 0; j < width; j += kVecLanes) {
+        pack_transposed(elements + j * b.stride,
+                        b.stride,
+                        std::min(columns - j, kVecLanes),
+                        depth,
+                        to + j,
+                        width);
       }
-    } else {
-      for (size_t j = 0; j < width; ++j) to[k * width + j] = from[std::min(j, columns - 1)];
+      return;
     }
-  }
+    for (size_t k = 0; k < depth; ++k) {
+      const auto* from = elements + k * b.stride;
+      if (columns == kPanel) {
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < kPanel; v += kVecLanes)
+          hn::StoreU(FullVector().load(from + v), F32(), to + k * kPanel + v);
+      } else {
+        for (size_t j = 0; j < width; ++j)
+          to[k * width + j] = to_float(from[std::min(j, columns - 1)]);
+      }
+    }
+  });
 }
 
 void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
@@ -131,13 +161,9 @@ void pack_panels(GemmOperand b, size_t columns, DepthBlocks blocks, float* to) {
 // columns if their stride makes the rows of a tile compete for the same cache lines. With little
 // depth, everything stays in the first-level cache.
 HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
+  if (a.halves != nullptr) return true;
   if (a.transposed) return columns > (a.stride < 256 || depth <= 64 ? 2 : 1) * kPanel;
   return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});
-}
-
-// Rows of a that are packed at a time, while the rows after them are prefetched.
-HWY_INLINE size_t rows_packed_together(GemmOperand a) {
-  return a.transposed ? 4 * kTileRows : kTileRows;
 }
 
 void multiply_block(size_t rows,
@@ -170,7 +196,7 @@ void multiply_block(size_t rows,
     if (panels.ready == nullptr) {
       const GemmOperand b = panels.b.at(0, j);
       tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
-      if (b.transposed || !full || (panels.keep && rows < kTileRows)) {
+      if (b.halves != nullptr || b.transposed || !full || (panels.keep && rows < kTileRows)) {
         pack_panel(b, panel_columns, depth, tiles.pack_b);
         tiles.b = tiles.pack_b;
       } else {

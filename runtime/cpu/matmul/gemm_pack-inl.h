@@ -39,22 +39,36 @@ namespace HWY_NAMESPACE {
 
 #if HWY_TARGET != HWY_SCALAR
 // Rows of a matrix: row i begins at rows(i).
+template <typename T>
 struct StridedRows {
-  const float* data;
+  const T* data;
   size_t stride;
-  HWY_INLINE const float* operator()(size_t i) const { return data + i * stride; }
+  HWY_INLINE const T* operator()(size_t i) const { return data + i * stride; }
 };
+template <typename T>
 struct ListedRows {
-  const float* const* list;
-  HWY_INLINE const float* operator()(size_t i) const { return list[i]; }
+  const T* const* list;
+  HWY_INLINE const T* operator()(size_t i) const { return list[i]; }
 };
+
+// Loads four elements.
+template <class D>
+HWY_INLINE hn::Vec<D> load_four(D d, const float* from) {
+  return hn::LoadU(d, from);
+}
+template <class D>
+HWY_INLINE hn::Vec<D> load_four(D d, const BFloat16* from) {
+  const hn::Rebind<uint16_t, D> stored;
+  const hn::RebindToUnsigned<D> bits;
+  return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, hn::LoadU(stored, &from->bits))));
+}
 
 // Loads four elements of each of several rows: block b of the result is from row first + 4 b.
 template <class D, class Rows>
 HWY_INLINE hn::Vec<D> load_blocks(D d, Rows rows, size_t first, size_t column) {
   constexpr size_t kLanes = hn::MaxLanes(D());
   if constexpr (kLanes == 4) {
-    return hn::LoadU(d, rows(first) + column);
+    return load_four(d, rows(first) + column);
   } else {
     const hn::Half<D> half;
     return hn::Combine(d,
@@ -85,9 +99,10 @@ HWY_INLINE void load_transposed_4(Rows rows, size_t column, Vec* HWY_RESTRICT ou
 
 // to[k * to_stride + i] = from[i * from_stride + k] for i < rows <= kVecLanes, k < depth. Stores
 // full vectors: lanes from `rows` on repeat the last row and overwrite what follows, up to
-// kVecLanes elements from the beginning of the last k.
+// kVecLanes elements from the beginning of the last k. T: float or BFloat16.
+template <typename T>
 void pack_transposed(
-    const float* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride);
+    const T* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride);
 
 // Packs consecutive tiles of A: element (i, k) of a tile of `rows` <= kTileRows rows is at to[k *
 // rows + i]. May write kVecLanes elements past the end of `to`.

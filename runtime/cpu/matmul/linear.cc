@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/stored.h"
 
 // The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
 // is packed once, so that the large w is streamed through once. A strip of y^T stays in the cache
@@ -57,15 +59,17 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Stores the pre-activation and the result, for the outputs that `access` selects.
-template <Activation kKind, typename Access>
-HWY_INLINE void finish(const LinearProduct& op, Access access, Vec sum, size_t output, size_t at) {
+template <Activation kKind, typename T, typename Access>
+HWY_INLINE void finish(
+    const LinearProduct<T>& op, Access access, Vec sum, size_t output, size_t at) {
   const Epilogue& e = op.epilogue;
   if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
   access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
 }
 
 // Prefetches the residual of some outputs before their products are computed.
-HWY_INLINE void prefetch_residual(const LinearProduct& op, Range outputs, Range rows) {
+template <typename T>
+HWY_INLINE void prefetch_residual(const LinearProduct<T>& op, Range outputs, Range rows) {
   if (op.epilogue.residual == nullptr) return;
   for (int64_t m = rows.begin; m < rows.end; ++m) {
     const float* const row = op.epilogue.residual + m * op.shape.outputs;
@@ -74,22 +78,20 @@ HWY_INLINE void prefetch_residual(const LinearProduct& op, Range outputs, Range 
 }
 
 // Writes the strip of y^T, outputs x rows, into y.
-template <Activation kKind>
-HWY_INLINE void finish_strip(const LinearProduct& op,
-                             const float* strip,
-                             Range outputs,
-                             Range rows) {
-  const int64_t n_count = op.shape.outputs;
+// f(access, sums, output, at): stores a vector of the result.
+template <typename Finish>
+HWY_INLINE void finish_strip(
+    int64_t n_count, const float* strip, Range outputs, Range rows, Finish f) {
   int64_t m = rows.begin;
 #if HWY_TARGET != HWY_SCALAR
   for (; m + 4 <= rows.end; m += 4) {
     for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
       Vec sums[4];
-      load_transposed_4(StridedRows{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
+      load_transposed_4(StridedRows<float>{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
       HWY_UNROLL(4)
       for (int64_t c = 0; c < 4; ++c) {
         const size_t at = (m + c) * n_count + outputs.begin + i;
-        finish<kKind>(op, access, sums[c], outputs.begin + i, at);
+        f(access, sums[c], outputs.begin + i, at);
       }
     });
   }
@@ -101,29 +103,43 @@ HWY_INLINE void finish_strip(const LinearProduct& op,
         column[lane] = strip[(i + lane) * kStripStride + m - rows.begin];
       }
       const size_t output = outputs.begin + i;
-      finish<kKind>(op, access, hn::Load(F32(), column), output, m * n_count + output);
+      f(access, hn::Load(F32(), column), output, m * n_count + output);
     });
   }
 }
 
-HWY_NOINLINE void finish_strip_with(const LinearProduct& op,
+template <typename T>
+HWY_NOINLINE void finish_strip_with(const LinearProduct<T>& op,
                                     const float* strip,
                                     Range outputs,
                                     Range rows) {
+  const int64_t n_count = op.shape.outputs;
+  if (op.saved != nullptr)
+    return with_activation(op.saved_activation, [&](auto kind) HWY_ATTR {
+      finish_strip(
+          n_count, strip, outputs, rows, [&](auto access, Vec sum, size_t, size_t at) HWY_ATTR {
+            access.store(activation_backward<kind>(sum, access.load(op.saved + at)), op.y + at);
+          });
+    });
   with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
-    finish_strip<decltype(kind)::value>(op, strip, outputs, rows);
+    finish_strip(
+        n_count, strip, outputs, rows, [&](auto access, Vec sum, size_t n, size_t at) HWY_ATTR {
+          finish<kind>(op, access, sum, n, at);
+        });
   });
 }
 
 // Computes one worker's part of y^T: `outputs` x `rows`.
-HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
+template <typename T>
+HWY_NOINLINE void forward_rectangle(const LinearProduct<T>& op,
                                     Range outputs,
                                     Range rows,
                                     float* packed_w,
                                     float* strip,
                                     float* packed_x) {
   const int64_t depth = op.shape.inputs;
-  const GemmOperand w{op.w, depth}, x{op.x, depth, /*transposed=*/true};
+  GemmOperand x = op.x;
+  x.transposed = !x.transposed;
   const DepthBlocks blocks(depth);
   const bool keep = outputs.size() > kStripOutputs;
   for (int64_t m = rows.begin; m < rows.end; m += kRowChunk) {
@@ -142,7 +158,7 @@ HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
         multiply_block(strip_outputs.size(),
                        chunk.size(),
                        block.size(),
-                       w.at(n, block.begin),
+                       op.w.at(n, block.begin),
                        panels,
                        Result{strip, kStripStride, /*padded=*/true},
                        index > 0,
@@ -153,7 +169,8 @@ HWY_NOINLINE void forward_rectangle(const LinearProduct& op,
   }
 }
 
-void forward_transposed(const LinearProduct& op, float* workspace) {
+template <typename T>
+void forward_transposed(const LinearProduct<T>& op, float* workspace) {
   const WorkerGrid grid =
       arrange_workers(compute_threads(), op.shape.outputs, op.shape.rows, op.shape.inputs);
   const ForwardScratch scratch(op.shape, grid);
@@ -169,9 +186,12 @@ void forward_transposed(const LinearProduct& op, float* workspace) {
 }
 
 // For few rows: y = x w^T with the rows of x broadcast.
-HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, float* buffer) {
+HWY_NOINLINE void forward_few_rows_part(const LinearProduct<float>& op,
+                                        Range outputs,
+                                        float* buffer) {
   const auto [m_count, k_count, n_count] = op.shape;
-  const GemmOperand x{op.x, k_count}, w{op.w, k_count, /*transposed=*/true};
+  GemmOperand w = op.w;
+  w.transposed = !w.transposed;
   const DepthBlocks blocks(k_count);
   for (int64_t n = outputs.begin; n < outputs.end; n += kPanel) {
     const int64_t columns = std::min<int64_t>(kPanel, outputs.end - n);
@@ -180,7 +200,7 @@ HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, 
       multiply_block(m_count,
                      columns,
                      block.size(),
-                     x.at(0, block.begin),
+                     op.x.at(0, block.begin),
                      Panels{.b = w.at(block.begin, n), .buffer = buffer},
                      Result{op.y + n, static_cast<size_t>(n_count), /*padded=*/false},
                      index > 0,
@@ -197,7 +217,7 @@ HWY_NOINLINE void forward_few_rows_part(const LinearProduct& op, Range outputs, 
   }
 }
 
-void forward_few_rows(const LinearProduct& op, float* workspace) {
+void forward_few_rows(const LinearProduct<float>& op, float* workspace) {
   const int64_t workers = threads_worth(
       compute_threads(), product_work(op.shape.rows, op.shape.outputs, op.shape.inputs));
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
@@ -207,20 +227,24 @@ void forward_few_rows(const LinearProduct& op, float* workspace) {
   });
 }
 
-void linear_forward_kernel(const LinearProduct& op, float* workspace) {
-  if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2)) {
-    forward_few_rows(op, workspace);
-  } else {
+void linear_forward_kernel(Stored<LinearProduct> stored, float* workspace) {
+  stored.with([&]<typename T>(const LinearProduct<T>& op) HWY_ATTR {
+    if constexpr (std::is_same_v<T, float>) {
+      const bool widens = op.x.halves != nullptr || op.w.halves != nullptr;
+      if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2) && !widens)
+        return forward_few_rows(op, workspace);
+    }
     forward_transposed(op, workspace);
-  }
+  });
 }
 
 // Sums of some columns of d_y, in vectors of columns.
-void backward_bias_kernel(const graph::LinearBackward<float>& op, Range columns) {
+template <typename T>
+HWY_INLINE void backward_bias(const graph::LinearBackward<T>& op, Range columns) {
   constexpr int64_t kTogether = 8;  // vectors summed in one pass over the rows
   const int64_t rows = op.shape.rows, stride = op.shape.outputs;
   const bool accumulate = op.accumulate_bias;
-  const float* const d_y = op.d_y;
+  const T* const d_y = op.d_y;
   float* const d_bias = op.d_bias;
   int64_t n = columns.begin;
   for (; n + kTogether * static_cast<int64_t>(kVecLanes) <= columns.end;
@@ -233,7 +257,7 @@ void backward_bias_kernel(const graph::LinearBackward<float>& op, Range columns)
     for (int64_t m = 0; m < rows; ++m) {
       HWY_UNROLL(8)
       for (int64_t v = 0; v < kTogether; ++v) {
-        sum[v] = hn::Add(sum[v], hn::LoadU(F32(), d_y + m * stride + n + v * kVecLanes));
+        sum[v] = hn::Add(sum[v], FullVector().load(d_y + m * stride + n + v * kVecLanes));
       }
     }
     HWY_UNROLL(8)
@@ -246,6 +270,10 @@ void backward_bias_kernel(const graph::LinearBackward<float>& op, Range columns)
     for (int64_t m = 0; m < rows; ++m) sum = hn::Add(sum, access.load(d_y + m * stride + n + j));
     access.store(sum, d_bias + n + j);
   });
+}
+
+void backward_bias_kernel(Stored<graph::LinearBackward> stored, Range columns) {
+  stored.with([&](const auto& op) HWY_ATTR { backward_bias(op, columns); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -272,20 +300,23 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
                    gemm_workspace_bytes(n, k, m, threads)});
 }
 
-void linear_forward(const LinearProduct& op, void* workspace) {
+template <typename T>
+void linear_forward(const LinearProduct<T>& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  const auto [m, k, n] = op.shape;
-  if (m >= std::min(n, kManyRows) && op.pre == nullptr && op.epilogue.empty())
-    return gemm({.rows = m,
-                 .columns = n,
-                 .depth = k,
-                 .a = {op.x, k},
-                 .b = {op.w, k, /*transposed=*/true},
-                 .c = op.y,
-                 .c_stride = n},
-                workspace);
+  if constexpr (std::is_same_v<T, float>) {
+    const auto [m, k, n] = op.shape;
+    GemmOperand b = op.w;
+    b.transposed = !b.transposed;
+    if (m >= std::min(n, kManyRows) && op.pre == nullptr && op.epilogue.empty() &&
+        op.saved == nullptr)
+      return gemm(
+          {.rows = m, .columns = n, .depth = k, .a = op.x, .b = b, .c = op.y, .c_stride = n},
+          workspace);
+  }
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
+template void linear_forward(const LinearProduct<float>& op, void* workspace);
+template void linear_forward(const LinearProduct<BFloat16>& op, void* workspace);
 
 Gemm product_for_input(const graph::LinearBackward<float>& op) {
   const auto [m, k, n] = op.shape;
@@ -298,7 +329,8 @@ Gemm product_for_input(const graph::LinearBackward<float>& op) {
           .c_stride = k};
 }
 
-Gemm product_for_weight(const graph::LinearBackward<float>& op) {
+template <typename T>
+Gemm product_for_weight(const graph::LinearBackward<T>& op) {
   const auto [m, k, n] = op.shape;
   return {.rows = n,
           .columns = k,
@@ -309,6 +341,8 @@ Gemm product_for_weight(const graph::LinearBackward<float>& op) {
           .c_stride = k,
           .accumulate = op.accumulate_weight};
 }
+template Gemm product_for_weight(const graph::LinearBackward<float>& op);
+template Gemm product_for_weight(const graph::LinearBackward<BFloat16>& op);
 
 void linear_backward_input(const graph::LinearBackward<float>& op) {
   gemm(product_for_input(op), op.workspace);
@@ -318,7 +352,8 @@ void linear_backward_weight(const graph::LinearBackward<float>& op) {
   gemm(product_for_weight(op), op.workspace);
 }
 
-void linear_backward_bias(const graph::LinearBackward<float>& op) {
+template <typename T>
+void linear_backward_bias(const graph::LinearBackward<T>& op) {
   const auto kernel = HWY_DYNAMIC_DISPATCH(backward_bias_kernel);
   parallel_for(op.shape.outputs,
                std::max(kBiasColumns, grain_rows(op.shape.rows)),
@@ -326,6 +361,8 @@ void linear_backward_bias(const graph::LinearBackward<float>& op) {
                  kernel(op, Range{begin, end});
                });
 }
+template void linear_backward_bias(const graph::LinearBackward<float>& op);
+template void linear_backward_bias(const graph::LinearBackward<BFloat16>& op);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

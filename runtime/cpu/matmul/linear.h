@@ -15,26 +15,35 @@ namespace lockstep::cpu {
 // threads. `workspace` must be aligned to 64 bytes; its contents are overwritten.
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 
-// The forward pass of a linear layer, or of a convolution that amounts to one.
+// A product as in the forward pass of a linear layer, or of a convolution that amounts to one.
+// T: float, or BFloat16, to which results are rounded once.
+template <typename T>
 struct LinearProduct {
   graph::LinearShape shape;
-  const float* x;     // (M, K)
-  const float* w;     // (N, K)
-  Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
-  float* pre;         // (M, N): receives x w^T + bias; or null
-  float* y;           // (M, N); overlaps nothing
+  GemmOperand x;          // (M, K)
+  GemmOperand w;          // (N, K), which may be stored transposed
+  Epilogue epilogue;      // applied to x w^T, whose columns are the N outputs
+  T* pre = nullptr;       // (M, N): receives x w^T + bias; or null
+  T* y;                   // (M, N); overlaps nothing
+  // Of an activation that wrote x of the layer whose gradient this is: y is multiplied by its
+  // derivative. (M, N) or null.
+  const T* saved = nullptr;
+  Activation saved_activation = Activation::kNone;
 };
-void linear_forward(const LinearProduct& op, void* workspace);
+template <typename T>
+void linear_forward(const LinearProduct<T>& op, void* workspace);
 
 // These write one output of LinearBackward each: d_x (without the derivative of an activation),
 // d_weight, and d_bias (summed from the first row on). The rows of d_y must not be padded. The
 // first two use the op's workspace.
 void linear_backward_input(const graph::LinearBackward<float>& op);
 void linear_backward_weight(const graph::LinearBackward<float>& op);
-void linear_backward_bias(const graph::LinearBackward<float>& op);
+template <typename T>
+void linear_backward_bias(const graph::LinearBackward<T>& op);
 
 // The products that linear_backward_input() and linear_backward_weight() compute.
 Gemm product_for_input(const graph::LinearBackward<float>& op);
-Gemm product_for_weight(const graph::LinearBackward<float>& op);
+template <typename T>
+Gemm product_for_weight(const graph::LinearBackward<T>& op);
 
 }  // namespace lockstep::cpu

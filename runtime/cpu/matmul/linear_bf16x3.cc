@@ -24,7 +24,7 @@ struct LinearResult {
                  op.pre,
                  op.y);
   }
-  const LinearProduct& op;
+  const LinearProduct<float>& op;
 };
 
 }  // namespace
@@ -36,13 +36,13 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
                    gemm_workspace_bytes(n, k, m, threads)});
 }
 
-void linear_forward(const LinearProduct& op, void* workspace) {
+void linear_forward(const LinearProduct<float>& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const auto [m, k, n] = op.shape;
   if (m == 0 || n == 0) return;
   LOCKSTEP_CHECK(k > 0);
-  multiply_all(DenseA{{op.x, k}, k},
-               DenseB{{op.w, k, /*transposed=*/true}, k},
+  multiply_all(DenseA{op.x, k},
+               DenseB{{op.w.data, op.w.stride, !op.w.transposed}, k},
                LinearResult{op},
                m,
                n,

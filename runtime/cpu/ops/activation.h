@@ -5,7 +5,8 @@
 
 namespace lockstep::cpu {
 
-// d_x = d_y * activation'.
-void activation_backward(const graph::ActivationBackward<float>& op);
+// d_x = d_y * activation'. T: float or BFloat16.
+template <typename T>
+void activation_backward(const graph::ActivationBackward<T>& op);
 
 }  // namespace lockstep::cpu

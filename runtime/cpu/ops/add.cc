@@ -2,6 +2,7 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/add.cc"
@@ -13,10 +14,12 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void add_kernel(const graph::Add<float>& op, int64_t begin, int64_t end) {
-  for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
-    const int64_t i = begin + static_cast<int64_t>(offset);
-    access.store(hn::Add(access.load(op.a + i), access.load(op.b + i)), op.y + i);
+void add_kernel(Stored<graph::Add> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR {
+    for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
+      const int64_t i = begin + static_cast<int64_t>(offset);
+      access.store(hn::Add(access.load(op.a + i), access.load(op.b + i)), op.y + i);
+    });
   });
 }
 
@@ -30,11 +33,12 @@ HWY_EXPORT(add_kernel);
 
 namespace {
 
-void run(const graph::Add<float>& op) {
+template <typename T>
+void run(const graph::Add<T>& op) {
   in_parallel(op.n, kGrainElements, HWY_DYNAMIC_DISPATCH(add_kernel), op);
 }
 
-constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kAdd, "simd")};
+constexpr exec::Implementation kRows[] = {native_row<run<float>, run<BFloat16>>(graph::OpKind::kAdd, "simd")};
 
 }  // namespace
 

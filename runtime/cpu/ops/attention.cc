@@ -442,8 +442,8 @@ void run_backward(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, forward_workspace_bytes>(graph::OpKind::kAttention, "blockwise"),
-    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kAttentionBackward,
+    row<run_forward, forward_workspace_bytes>(graph::OpKind::kAttention, "blockwise"),
+    row<run_backward, backward_workspace_bytes>(graph::OpKind::kAttentionBackward,
                                                       "blockwise"),
 };
 

@@ -126,12 +126,12 @@ void run_running(const graph::BatchNormRunning<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, workspace_bytes>(graph::OpKind::kBatchNorm, "simd"),
-    exec::row<run_batch_norm_backward, workspace_bytes>(graph::OpKind::kBatchNormBackward, "simd"),
-    exec::row<run_statistics, workspace_bytes>(graph::OpKind::kBatchStatistics, "simd"),
-    exec::row<run_batch_norm_sums, workspace_bytes>(graph::OpKind::kBatchNormSums, "simd"),
-    exec::row<run_running>(graph::OpKind::kBatchNormRunning, "plain"),
-    exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace_bytes>(
+    row<run_forward, workspace_bytes>(graph::OpKind::kBatchNorm, "simd"),
+    row<run_batch_norm_backward, workspace_bytes>(graph::OpKind::kBatchNormBackward, "simd"),
+    row<run_statistics, workspace_bytes>(graph::OpKind::kBatchStatistics, "simd"),
+    row<run_batch_norm_sums, workspace_bytes>(graph::OpKind::kBatchNormSums, "simd"),
+    row<run_running>(graph::OpKind::kBatchNormRunning, "plain"),
+    row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace_bytes>(
         graph::OpKind::kBatchNormInputGradient, "simd"),
 };
 

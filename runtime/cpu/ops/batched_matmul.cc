@@ -16,7 +16,7 @@ size_t workspace_bytes(const graph::OpCall& call) {
 void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>{call}); }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kBatchedMatmul, "gemm")};
+    row<run, workspace_bytes>(graph::OpKind::kBatchedMatmul, "gemm")};
 
 }  // namespace
 

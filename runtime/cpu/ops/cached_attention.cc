@@ -176,7 +176,7 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kCachedAttention, "keys along vectors")};
+    row<run, workspace_bytes>(graph::OpKind::kCachedAttention, "keys along vectors")};
 
 }  // namespace
 

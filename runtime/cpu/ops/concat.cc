@@ -1,8 +1,9 @@
-// Elements are copied as words of four bytes, whatever their type.
+// Elements are copied as words (words.h).
 #include "runtime/graph/ops/concat.h"
 
 #include <algorithm>
 
+#include "runtime/base/half.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/words.h"
 
@@ -33,21 +34,24 @@ void for_each_run(const graph::ConcatAttributes& sizes, F f) {
   });
 }
 
-void run_forward(const graph::ConcatForward<float>& op) {
+template <typename T>
+void run_forward(const graph::ConcatForward<T>& op) {
   for_each_run(op.sizes, [&](int k, int64_t from, int64_t to, int64_t n) {
     copy_words(op.x[k] + from, n, op.y + to);
   });
 }
 
-void run_backward(const graph::ConcatBackward<float>& op) {
+template <typename T>
+void run_backward(const graph::ConcatBackward<T>& op) {
   for_each_run(op.sizes, [&](int k, int64_t to, int64_t from, int64_t n) {
     if (op.d_x[k] != nullptr) copy_words(op.d_y + from, n, op.d_x[k] + to);
   });
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kConcat, "copies"),
-    exec::row<run_backward>(graph::OpKind::kConcatBackward, "copies"),
+    native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kConcat, "copies"),
+    native_row<run_backward<float>, run_backward<BFloat16>>(graph::OpKind::kConcatBackward,
+                                                            "copies"),
 };
 
 }  // namespace

@@ -41,13 +41,13 @@ void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
+    row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2d, "bf16x3"),
-    exec::row<run_forward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2d,
+    row<run_forward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2d,
                                                               "implicit gemm"),
-    exec::row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
+    row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
-    exec::row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(
+    row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(
         graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
 };
 

@@ -21,7 +21,7 @@ void run(const graph::DiffusionNoise<float>& op) {
   });
 }
 
-constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kDiffusionNoise, "rows")};
+constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kDiffusionNoise, "rows")};
 
 }  // namespace
 

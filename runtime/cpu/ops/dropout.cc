@@ -66,8 +66,8 @@ void run(const graph::Dropout<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run>(graph::OpKind::kDropout, "simd"),
-    exec::row<run>(graph::OpKind::kDropoutBackward, "simd"),
+    row<run>(graph::OpKind::kDropout, "simd"),
+    row<run>(graph::OpKind::kDropoutBackward, "simd"),
 };
 
 }  // namespace

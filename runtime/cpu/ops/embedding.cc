@@ -6,6 +6,7 @@
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/gather.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 #include "runtime/cpu/ops/words.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -19,23 +20,24 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // out = a + b for one row; out may be a.
-HWY_INLINE void add_rows(const float* a, const float* b, float* out, int64_t n) {
+template <typename A, typename B, typename Out>
+HWY_INLINE void add_rows(const A* a, const B* b, Out* out, int64_t n) {
   for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
     access.store(hn::Add(access.load(a + i), access.load(b + i)), out + i);
   });
 }
 
 // Rows [begin, end) of the B * T rows of y, with positions.
-void embedding_forward_kernel(const graph::EmbeddingForward<float>& op,
-                              int64_t begin,
-                              int64_t end) {
-  const int64_t channels = op.sizes.channels;
-  for (int64_t row = begin; row < end; ++row) {
-    add_rows(op.token + op.ids[row] * channels,
-             op.position + row % op.sizes.time * channels,
-             op.y + row * channels,
-             channels);
-  }
+void embedding_forward_kernel(Stored<graph::EmbeddingForward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR {
+    const int64_t channels = op.sizes.channels;
+    for (int64_t row = begin; row < end; ++row) {
+      add_rows(op.token + op.ids[row] * channels,
+               op.position + row % op.sizes.time * channels,
+               op.y + row * channels,
+               channels);
+    }
+  });
 }
 
 // Positions [begin, end): the rows of one position are added in the order of the batch.
@@ -67,9 +69,10 @@ graph::GatherSizes table_sizes(const graph::EmbeddingSizes& sizes) {
   return {.extent = sizes.vocabulary, .inner = sizes.channels, .count = sizes.batch * sizes.time};
 }
 
-void run_forward(const graph::EmbeddingForward<float>& op) {
+template <typename T>
+void run_forward(const graph::EmbeddingForward<T>& op) {
   if (op.position == nullptr)
-    return gather_forward(
+    return gather_forward<T>(
         {.sizes = table_sizes(op.sizes), .x = op.token, .indices = op.ids, .y = op.y});
   in_parallel(op.sizes.batch * op.sizes.time,
               grain_rows(op.sizes.channels),
@@ -92,8 +95,8 @@ void run_backward(const graph::EmbeddingBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kEmbedding, "simd"),
-    exec::row<run_backward>(graph::OpKind::kEmbeddingBackward, "simd"),
+    native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kEmbedding, "simd"),
+    row<run_backward>(graph::OpKind::kEmbeddingBackward, "simd"),
 };
 
 }  // namespace

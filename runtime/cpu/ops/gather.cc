@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -46,7 +47,8 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(add_slices_kernel);
 
-void gather_forward(const graph::GatherForward<float>& op) {
+template <typename T>
+void gather_forward(const graph::GatherForward<T>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
@@ -56,14 +58,17 @@ void gather_forward(const graph::GatherForward<float>& op) {
     }
   });
 }
+template void gather_forward(const graph::GatherForward<float>& op);
+template void gather_forward(const graph::GatherForward<BFloat16>& op);
 
 namespace {
 
-void run_elements(const graph::GatherForward<float>& op) {
+template <typename T>
+void run_elements(const graph::GatherForward<T>& op) {
   const auto [outers, extent, inner, count] = op.sizes;
   parallel_for(outers * count, grain_rows(inner), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
-      const float* const from = op.x + row / count * extent * inner;
+      const T* const from = op.x + row / count * extent * inner;
       for (int64_t c = 0; c < inner; ++c) {
         const int64_t at = row * inner + c;
         op.y[at] = from[graph::gathered_index(op.indices[at], extent) * inner + c];
@@ -109,10 +114,11 @@ void run_elements_backward(const graph::GatherBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<gather_forward>(graph::OpKind::kGather, "copies"),
-    exec::row<run_backward>(graph::OpKind::kGatherBackward, "simd"),
-    exec::row<run_elements>(graph::OpKind::kGatherElements, "copies"),
-    exec::row<run_elements_backward>(graph::OpKind::kGatherElementsBackward, "plain"),
+    native_row<gather_forward<float>, gather_forward<BFloat16>>(graph::OpKind::kGather, "copies"),
+    row<run_backward>(graph::OpKind::kGatherBackward, "simd"),
+    native_row<run_elements<float>, run_elements<BFloat16>>(graph::OpKind::kGatherElements,
+                                                            "copies"),
+    row<run_elements_backward>(graph::OpKind::kGatherElementsBackward, "plain"),
 };
 
 }  // namespace

@@ -5,7 +5,9 @@
 
 namespace lockstep::cpu {
 
-void gather_forward(const graph::GatherForward<float>& op);
+// T: float, or BFloat16 for elements of two bytes.
+template <typename T>
+void gather_forward(const graph::GatherForward<T>& op);
 
 // d_x += the slices of d_y, in the order of their indices. A sum belongs to one thread, which adds
 // its terms in order.

@@ -296,9 +296,9 @@ void run_backward(const graph::GroupNormBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, workspace_bytes<graph::GroupNormForward>>(graph::OpKind::kGroupNorm,
+    row<run_forward, workspace_bytes<graph::GroupNormForward>>(graph::OpKind::kGroupNorm,
                                                                      "simd"),
-    exec::row<run_backward, workspace_bytes<graph::GroupNormBackward>>(
+    row<run_backward, workspace_bytes<graph::GroupNormBackward>>(
         graph::OpKind::kGroupNormBackward, "simd"),
 };
 

@@ -119,7 +119,7 @@ void run(const graph::ImageNormalize<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kImageNormalize, "simd")};
+    row<run, workspace_bytes>(graph::OpKind::kImageNormalize, "simd")};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 // Linear layers by the products of matmul/.
 #include "runtime/graph/ops/linear.h"
 
+#include <algorithm>
+
 #include "runtime/base/threads.h"
 #include "runtime/cpu/ops/activation.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -9,21 +11,33 @@
 namespace lockstep::cpu {
 namespace {
 
-bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3(); }
+bool uses_bf16x3(const graph::OpCall& op) { return op.bf16x3() && !stores_bf16(op); }
+
+graph::LinearShape shape_of(const graph::OpCall& op) {
+  return op.kind() == graph::OpKind::kLinear ? graph::LinearForward<float>{op}.shape
+                                             : graph::LinearBackward<float>{op}.shape;
+}
 
 template <const LinearKernels& kKernels>
 size_t linear_workspace(const graph::OpCall& op) {
-  const graph::LinearShape shape = op.kind() == graph::OpKind::kLinear
-                                       ? graph::LinearForward<float>{op}.shape
-                                       : graph::LinearBackward<float>{op}.shape;
-  return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
+  return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
+}
+
+// bfloat16: also for d_x, which is computed as a forward pass, and for the bias in floats.
+size_t plain_workspace(const graph::OpCall& op) {
+  const size_t floats = linear_workspace<kLinear>(op);
+  if (!stores_bf16(op)) return floats;
+  const auto [rows, inputs, outputs] = shape_of(op);
+  const auto of_d_x =
+      static_cast<size_t>(linear_workspace_bytes({rows, outputs, inputs}, compute_threads()));
+  return std::max(floats, of_d_x) + static_cast<size_t>(outputs) * sizeof(float);
 }
 
 template <const LinearKernels& kKernels>
 void run_linear(const graph::LinearForward<float>& op) {
   kKernels.forward({.shape = op.shape,
-                    .x = op.x,
-                    .w = op.weight,
+                    .x = {op.x, op.shape.inputs},
+                    .w = {op.weight, op.shape.inputs},
                     .epilogue = {.bias = op.bias, .activation = op.activation},
                     .pre = op.pre,
                     .y = op.y},
@@ -35,23 +49,57 @@ void run_linear_backward(const graph::LinearBackward<float>& op) {
   if (op.d_x != nullptr) {
     kKernels.backward_input(op);
     if (op.saved != nullptr)
-      activation_backward({.activation = op.input_activation,
-                           .n = op.shape.rows * op.shape.inputs,
-                           .d_y = op.d_x,
-                           .saved = op.saved,
-                           .d_x = op.d_x});
+      activation_backward<float>({.activation = op.input_activation,
+                                  .n = op.shape.rows * op.shape.inputs,
+                                  .d_y = op.d_x,
+                                  .saved = op.saved,
+                                  .d_x = op.d_x});
   }
   if (op.d_weight != nullptr) kKernels.backward_weight(op);
+  if (op.d_bias != nullptr) linear_backward_bias(op);
+}
+
+void run_linear_bf16(const graph::LinearForward<BFloat16>& op) {
+  const auto [rows, inputs, outputs] = op.shape;
+  float* bias = nullptr;
+  if (op.bias != nullptr) {
+    const int64_t products = linear_workspace_bytes(op.shape, compute_threads());
+    bias = reinterpret_cast<float*>(op.workspace + products);
+    std::transform(
+        op.bias, op.bias + outputs, bias, [](BFloat16 b) { return to_float(b); });
+  }
+  linear_forward<BFloat16>({.shape = op.shape,
+                            .x = {op.x, inputs},
+                            .w = {op.weight, inputs},
+                            .epilogue = {.bias = bias, .activation = op.activation},
+                            .pre = op.pre,
+                            .y = op.y},
+                           op.workspace);
+}
+
+void run_linear_backward_bf16(const graph::LinearBackward<BFloat16>& op) {
+  const auto [rows, inputs, outputs] = op.shape;
+  if (op.d_x != nullptr)
+    linear_forward<BFloat16>({.shape = {rows, outputs, inputs},
+                              .x = {op.d_y, outputs},
+                              .w = {op.weight, inputs, /*transposed=*/true},
+                              .epilogue = {},
+                              .y = op.d_x,
+                              .saved = op.saved,
+                              .saved_activation = op.input_activation},
+                             op.workspace);
+  if (op.d_weight != nullptr) gemm(product_for_weight(op), op.workspace);
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 
 constexpr exec::Implementation kRows[] = {
     exec::row<run_linear<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
         graph::OpKind::kLinear, "bf16x3"),
-    exec::row<run_linear<kLinear>, linear_workspace<kLinear>>(graph::OpKind::kLinear, "gemm"),
+    native_row<run_linear<kLinear>, run_linear_bf16, plain_workspace>(graph::OpKind::kLinear,
+                                                                      "gemm"),
     exec::row<run_linear_backward<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
         graph::OpKind::kLinearBackward, "bf16x3"),
-    exec::row<run_linear_backward<kLinear>, linear_workspace<kLinear>>(
+    native_row<run_linear_backward<kLinear>, run_linear_backward_bf16, plain_workspace>(
         graph::OpKind::kLinearBackward, "gemm"),
 };
 

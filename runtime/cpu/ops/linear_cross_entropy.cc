@@ -4,6 +4,7 @@
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -13,43 +14,59 @@
 namespace lockstep::cpu {
 namespace {
 
-using Op = graph::LinearCrossEntropy<float>;
+template <typename T>
+using Op = graph::LinearCrossEntropy<T>;
 
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Offsets of the parts of the workspace, in bytes; the logits come first.
 struct Workspace {
+  size_t bias;      // in floats, if it is stored in bfloat16
   size_t results;   // LossRow for each row
   size_t counted;   // indices of the counted rows, then their targets
   size_t products;  // workspace of the products
 };
 
-Workspace workspace_of(const Op& op) {
+template <typename T>
+Workspace workspace_of(const Op<T>& op) {
   const int64_t rows = op.shape.rows;
+  const bool widens = std::is_same_v<T, BFloat16>;
   Workspace at = {};
-  at.results = aligned(static_cast<size_t>(op.chunk_rows() * op.attributes.stride) * sizeof(float));
+  at.bias = aligned(static_cast<size_t>(op.chunk_rows() * op.attributes.stride) * sizeof(float));
+  at.results =
+      at.bias + (widens ? aligned(static_cast<size_t>(op.shape.outputs) * sizeof(float)) : 0);
   at.counted = at.results + aligned(loss_workspace_bytes(rows));
   at.products = at.counted + aligned(2 * static_cast<size_t>(rows) * sizeof(int32_t));
   return at;
 }
 
-template <const LinearKernels& kKernels>
-size_t workspace_bytes(const Op& op) {
+template <typename T, const LinearKernels& kKernels>
+size_t workspace_bytes(const Op<T>& op) {
   const int threads = compute_threads();
+  const auto [_, inputs, outputs] = op.shape;
   // max over all chunk sizes: the number of counted rows is known only when the op runs
   int64_t max_bytes = 0;
-  for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows)
-    max_bytes = std::max(
-        max_bytes, kKernels.workspace_bytes({rows, op.shape.inputs, op.shape.outputs}, threads));
+  for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows) {
+    max_bytes = std::max(max_bytes, kKernels.workspace_bytes({rows, inputs, outputs}, threads));
+    if (std::is_same_v<T, BFloat16>)
+      max_bytes = std::max(max_bytes, kKernels.workspace_bytes({rows, outputs, inputs}, threads));
+  }
   return workspace_of(op).products + static_cast<size_t>(max_bytes);
+}
+
+template <const LinearKernels& kKernels>
+size_t workspace_bytes(const graph::OpCall& call) {
+  return stores_bf16(call) ? workspace_bytes<BFloat16, kKernels>(Op<BFloat16>{call})
+                           : workspace_bytes<float, kKernels>(Op<float>{call});
 }
 
 // Leaves rows without a loss, such as the unmasked tokens of a masked language model, out of the
 // products. No sum changes. Meanwhile, the other rows are stored contiguously.
+template <typename T>
 class CountedRows {
  public:
   // In training, restricts `op` to the counted rows; their x is copied into the memory of d_x.
-  CountedRows(Op& op, const graph::LaneContext& lane, int32_t* memory)
+  CountedRows(Op<T>& op, const graph::LaneContext& lane, int32_t* memory)
       : all_(op.shape.rows), inputs_(op.shape.inputs), rows_(memory) {
     if (op.d_x == nullptr) return;
     for (int64_t row = 0; row < std::min(all_, lane.valid_rows); ++row) {
@@ -72,9 +89,9 @@ class CountedRows {
     if (d_x_ == nullptr) return;
     int64_t next = count_ - 1;
     for (int64_t row = all_ - 1; row >= 0; --row) {
-      float* const to = d_x_ + row * inputs_;
+      T* const to = d_x_ + row * inputs_;
       if (next < 0 || rows_[next] != row)
-        std::fill_n(to, inputs_, 0.0f);
+        std::fill_n(to, inputs_, T{});
       else if (next-- != row)
         std::copy_n(d_x_ + (next + 1) * inputs_, inputs_, to);
     }
@@ -83,40 +100,85 @@ class CountedRows {
  private:
   int64_t all_, inputs_, count_ = 0;
   int32_t* rows_;         // (count_), increasing
-  float* d_x_ = nullptr;  // null if nothing was moved
+  T* d_x_ = nullptr;      // null if nothing was moved
 };
 
+// The gradients of one chunk, from that of its logits, which are floats.
 template <const LinearKernels& kKernels>
+void run_backward(const Op<float>& op, int64_t chunk, const float* gradient, std::byte* work) {
+  const auto backward = op.backward_of(chunk, gradient, work);
+  // Computed before d_x, which may overwrite x.
+  if (op.d_weight != nullptr) kKernels.backward_weight(backward);
+  if (op.d_bias != nullptr) linear_backward_bias(backward);
+  kKernels.backward_input(backward);
+}
+template <const LinearKernels& kKernels>
+void run_backward(const Op<BFloat16>& op, int64_t chunk, const float* gradient, std::byte* work) {
+  const int64_t rows = op.rows_of(chunk), first = chunk * op.chunk_rows() * op.shape.inputs;
+  const auto [_, inputs, outputs] = op.shape;
+  if (op.d_weight != nullptr)
+    gemm({.rows = outputs,
+          .columns = inputs,
+          .depth = rows,
+          .a = {gradient, outputs, /*transposed=*/true},
+          .b = {op.x + first, inputs},
+          .c = op.d_weight,
+          .c_stride = inputs,
+          .accumulate = chunk > 0},
+         work);
+  if (op.d_bias != nullptr)
+    linear_backward_bias<float>({.shape = {rows, inputs, outputs},
+                                 .stride = outputs,
+                                 .accumulate_weight = false,
+                                 .accumulate_bias = chunk > 0,
+                                 .input_activation = Activation::kNone,
+                                 .d_y = gradient,
+                                 .d_bias = op.d_bias});
+  linear_forward<BFloat16>({.shape = {rows, outputs, inputs},
+                            .x = {gradient, outputs},
+                            .w = {op.weight, inputs, /*transposed=*/true},
+                            .epilogue = {},
+                            .y = op.d_x + first},
+                           work);
+}
+
+// The bias in floats; null if there is none.
+const float* bias_of(const Op<float>& op, float*) { return op.bias; }
+const float* bias_of(const Op<BFloat16>& op, float* memory) {
+  if (op.bias == nullptr) return nullptr;
+  std::transform(op.bias, op.bias + op.shape.outputs, memory, [](BFloat16 b) {
+    return to_float(b);
+  });
+  return memory;
+}
+
+template <typename T, const LinearKernels& kKernels>
 void run(const graph::OpCall& call) {
-  Op op{call};
+  Op<T> op{call};
   const Workspace at = workspace_of(op);
   auto* const logits = call.workspace<float>();
   auto* const results = reinterpret_cast<LossRow*>(call.workspace() + at.results);
   std::byte* const work = call.workspace() + at.products;
   const int64_t chunk_rows = op.chunk_rows();
-  const CountedRows counted(
+  const float* const bias =
+      bias_of(op, reinterpret_cast<float*>(call.workspace() + at.bias));
+  const CountedRows<T> counted(
       op, call.lane(), reinterpret_cast<int32_t*>(call.workspace() + at.counted));
   if (op.shape.rows == 0) {
     if (op.d_weight != nullptr) std::fill_n(op.d_weight, op.shape.outputs * op.shape.inputs, 0.0f);
     if (op.d_bias != nullptr) std::fill_n(op.d_bias, op.shape.outputs, 0.0f);
   }
   for (int64_t chunk = 0; chunk * chunk_rows < op.shape.rows; ++chunk) {
-    const auto forward = op.forward_of(chunk, logits, work);
-    kKernels.forward({.shape = forward.shape,
-                      .x = forward.x,
-                      .w = forward.weight,
-                      .epilogue = {.bias = forward.bias, .activation = Activation::kNone},
-                      .pre = nullptr,
+    const int64_t inputs = op.shape.inputs;
+    kKernels.forward({.shape = {op.rows_of(chunk), inputs, op.shape.outputs},
+                      .x = {op.x + chunk * chunk_rows * inputs, inputs},
+                      .w = {op.weight, inputs},
+                      .epilogue = {.bias = bias, .activation = Activation::kNone},
                       .y = logits},
                      work);
     softmax_cross_entropy_rows(
         op.loss_of(chunk, logits), call.lane(), results + chunk * chunk_rows);
-    if (op.d_x == nullptr) continue;
-    const auto backward = op.backward_of(chunk, logits, work);
-    // Computed before d_x, which may overwrite x.
-    if (op.d_weight != nullptr) kKernels.backward_weight(backward);
-    if (op.d_bias != nullptr) linear_backward_bias(backward);
-    kKernels.backward_input(backward);
+    if (op.d_x != nullptr) run_backward<kKernels>(op, chunk, logits, work);
   }
   sum_loss_rows(results, op.shape.rows, op.statistics);
   counted.spread();
@@ -127,13 +189,15 @@ bool supports(const graph::OpCall& call) {
   const graph::LinearCrossEntropy<float> op{call};
   return op.attributes.stride == op.shape.outputs;
 }
-bool supports_bf16x3(const graph::OpCall& call) { return call.bf16x3() && supports(call); }
+bool supports_bf16x3(const graph::OpCall& call) {
+  return call.bf16x3() && !stores_bf16(call) && supports(call);
+}
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run<kLinearBf16x3>, workspace_bytes<kLinearBf16x3>, supports_bf16x3>(
+    exec::row<run<float, kLinearBf16x3>, workspace_bytes<kLinearBf16x3>, supports_bf16x3>(
         graph::OpKind::kLinearCrossEntropy, "bf16x3"),
-    exec::row<run<kLinear>, workspace_bytes<kLinear>, supports>(graph::OpKind::kLinearCrossEntropy,
-                                                                "gemm"),
+    native_row<run<float, kLinear>, run<BFloat16, kLinear>, workspace_bytes<kLinear>, supports>(
+        graph::OpKind::kLinearCrossEntropy, "gemm"),
 };
 
 }  // namespace

@@ -130,9 +130,9 @@ void run_backward(const graph::LocalResponseNormBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, exec::no_workspace, graph::supports_window>(
+    row<run_forward, exec::no_workspace, graph::supports_window>(
         graph::OpKind::kLocalResponseNorm, "simd"),
-    exec::row<run_backward, exec::no_workspace, graph::supports_window>(
+    row<run_backward, exec::no_workspace, graph::supports_window>(
         graph::OpKind::kLocalResponseNormBackward, "simd"),
 };
 

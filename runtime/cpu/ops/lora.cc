@@ -115,8 +115,8 @@ void run_backward(const graph::LoraAddBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kLoraAdd, "gemm"),
-    exec::row<run_backward, workspace_bytes>(graph::OpKind::kLoraAddBackward, "gemm"),
+    row<run, workspace_bytes>(graph::OpKind::kLoraAdd, "gemm"),
+    row<run_backward, workspace_bytes>(graph::OpKind::kLoraAddBackward, "gemm"),
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ void run(const graph::PackedTokens& op) {
   }
 }
 
-constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPackedTokens, "rows")};
+constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kPackedTokens, "rows")};
 
 }  // namespace
 

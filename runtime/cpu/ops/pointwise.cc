@@ -190,7 +190,7 @@ void run(const graph::PointwiseForward<float>& op) {
               blocks);
 }
 
-constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPointwise, "simd")};
+constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kPointwise, "simd")};
 
 }  // namespace
 

@@ -129,8 +129,8 @@ void run(const graph::PointwiseLoss<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kBinaryCrossEntropy, "simd"),
-    exec::row<run, workspace_bytes>(graph::OpKind::kMeanSquaredError, "simd"),
+    row<run, workspace_bytes>(graph::OpKind::kBinaryCrossEntropy, "simd"),
+    row<run, workspace_bytes>(graph::OpKind::kMeanSquaredError, "simd"),
 };
 
 }  // namespace

@@ -264,12 +264,12 @@ void run_global_avg_pool_backward(const graph::GlobalAvgPoolBackward<float>& op)
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_max_pool>(graph::OpKind::kMaxPool, "simd"),
-    exec::row<run_max_pool_backward>(graph::OpKind::kMaxPoolBackward, "simd"),
-    exec::row<run_avg_pool>(graph::OpKind::kAvgPool, "simd"),
-    exec::row<run_avg_pool_backward>(graph::OpKind::kAvgPoolBackward, "simd"),
-    exec::row<run_global_avg_pool>(graph::OpKind::kGlobalAvgPool, "simd"),
-    exec::row<run_global_avg_pool_backward>(graph::OpKind::kGlobalAvgPoolBackward, "simd"),
+    row<run_max_pool>(graph::OpKind::kMaxPool, "simd"),
+    row<run_max_pool_backward>(graph::OpKind::kMaxPoolBackward, "simd"),
+    row<run_avg_pool>(graph::OpKind::kAvgPool, "simd"),
+    row<run_avg_pool_backward>(graph::OpKind::kAvgPoolBackward, "simd"),
+    row<run_global_avg_pool>(graph::OpKind::kGlobalAvgPool, "simd"),
+    row<run_global_avg_pool_backward>(graph::OpKind::kGlobalAvgPoolBackward, "simd"),
 };
 
 }  // namespace

@@ -39,8 +39,8 @@ void run_backward(const graph::QkNormBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kQkNorm, "simd"),
-    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kQkNormBackward, "simd"),
+    row<run_forward>(graph::OpKind::kQkNorm, "simd"),
+    row<run_backward, backward_workspace_bytes>(graph::OpKind::kQkNormBackward, "simd"),
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "runtime/base/dtype.h"
+#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -53,7 +54,7 @@ HWY_INLINE void transpose_elements(
 HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin) {
 #if HWY_TARGET != HWY_SCALAR
   for (int64_t j = j_begin; j < j_begin + kLine; j += kVecLanes) {
-    const StridedRows rows{p.from + j * p.from_stride, static_cast<size_t>(p.from_stride)};
+    const StridedRows<float> rows{p.from + j * p.from_stride, static_cast<size_t>(p.from_stride)};
     for (int64_t i = i_begin; i < i_begin + kLine; i += 4) {
       Vec out[4];
       load_transposed_4(rows, i, out);
@@ -182,10 +183,11 @@ void run_forward(const graph::RearrangeForward<float>& op) {
   copy_elements(all, op.x, op.y);
 }
 
-void run_reshape(const graph::Reshape<float>& op) {
+template <typename T>
+void run_reshape(const graph::Reshape<T>& op) {
   if (op.x == op.y) return;
   parallel_for(op.n, kGrainElements, [&](int64_t begin, int64_t end) {
-    std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(float));
+    std::memcpy(op.y + begin, op.x + begin, (end - begin) * sizeof(T));
   });
 }
 
@@ -341,9 +343,9 @@ void run_backward(const Backward& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kRearrange, "copies"),
-    exec::row<run_reshape>(graph::OpKind::kReshape, "copy"),
-    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kRearrangeBackward, "sums"),
+    row<run_forward>(graph::OpKind::kRearrange, "copies"),
+    native_row<run_reshape<float>, run_reshape<BFloat16>>(graph::OpKind::kReshape, "copy"),
+    row<run_backward, backward_workspace_bytes>(graph::OpKind::kRearrangeBackward, "sums"),
 };
 
 }  // namespace

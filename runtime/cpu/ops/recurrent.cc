@@ -456,8 +456,8 @@ void run_backward(const Backward& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, forward_workspace_bytes>(graph::OpKind::kRecurrent, "gemm"),
-    exec::row<run_backward, backward_workspace_bytes>(graph::OpKind::kRecurrentBackward, "gemm"),
+    row<run_forward, forward_workspace_bytes>(graph::OpKind::kRecurrent, "gemm"),
+    row<run_backward, backward_workspace_bytes>(graph::OpKind::kRecurrentBackward, "gemm"),
 };
 
 }  // namespace

@@ -294,7 +294,7 @@ void run(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kReduce, "simd")};
+    row<run, workspace_bytes>(graph::OpKind::kReduce, "simd")};
 
 }  // namespace
 

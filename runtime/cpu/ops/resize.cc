@@ -99,8 +99,8 @@ void run_backward(const graph::ResizeCall<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kResize, "simd"),
-    exec::row<run_backward>(graph::OpKind::kResizeBackward, "simd"),
+    row<run_forward>(graph::OpKind::kResize, "simd"),
+    row<run_backward>(graph::OpKind::kResizeBackward, "simd"),
 };
 
 }  // namespace

@@ -129,8 +129,8 @@ void run(const graph::Rotation<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes>(graph::OpKind::kRotary, "simd"),
-    exec::row<run, workspace_bytes>(graph::OpKind::kRotaryBackward, "simd"),
+    row<run, workspace_bytes>(graph::OpKind::kRotary, "simd"),
+    row<run, workspace_bytes>(graph::OpKind::kRotaryBackward, "simd"),
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 #include "runtime/cpu/row_parts.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -27,12 +28,12 @@ HWY_INLINE Vec centre(Vec x, Vec mean) {
 // Passes over a row that stays in the first-level cache. Centred: the sum of x, the squared
 // differences from the mean (not E[x^2] - E[x]^2, which cancels), the output. Otherwise: the sum of
 // squares, the output.
-template <bool kCentred>
-HWY_INLINE void normalize_rows(const graph::RowNormForward<float>& op, int64_t begin, int64_t end) {
+template <bool kCentred, typename T>
+HWY_INLINE void normalize_rows(const graph::RowNormForward<T>& op, int64_t begin, int64_t end) {
   const int64_t columns = op.columns;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = op.places.begin(row, columns);
-    const float* x = op.x + first;
+    const T* x = op.x + first;
     RowSum total, squares;
     const auto add = [&](auto part, Vec v) HWY_ATTR {
       if constexpr (kCentred) {
@@ -42,8 +43,8 @@ HWY_INLINE void normalize_rows(const graph::RowNormForward<float>& op, int64_t b
       }
     };
     if (op.delta != nullptr) {
-      const float* delta = op.delta + first;
-      float* sum = op.sum + first;
+      const T* delta = op.delta + first;
+      T* sum = op.sum + first;
       for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
         const Vec v = hn::Add(access.load(x + i), access.load(delta + i));
         access.store(v, sum + i);
@@ -67,7 +68,7 @@ HWY_INLINE void normalize_rows(const graph::RowNormForward<float>& op, int64_t b
     op.rstd[row] = 1.0f / std::sqrt(squares.total() / static_cast<float>(columns) + op.epsilon);
 
     const Vec rstd = set(op.rstd[row]);
-    float* y = op.y + first;
+    T* y = op.y + first;
     if (op.beta != nullptr) {
       for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
         const Vec xhat = hn::Mul(centre<kCentred>(access.load(x + i), mean), rstd);
@@ -82,12 +83,14 @@ HWY_INLINE void normalize_rows(const graph::RowNormForward<float>& op, int64_t b
   }
 }
 
-void row_norm_forward_kernel(const graph::RowNormForward<float>& op, int64_t begin, int64_t end) {
-  op.centred ? normalize_rows<true>(op, begin, end) : normalize_rows<false>(op, begin, end);
+void row_norm_forward_kernel(Stored<graph::RowNormForward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR {
+    op.centred ? normalize_rows<true>(op, begin, end) : normalize_rows<false>(op, begin, end);
+  });
 }
 
-template <bool kCentred>
-HWY_INLINE void rows_backward(const graph::RowNormBackward<float>& op,
+template <bool kCentred, typename T>
+HWY_INLINE void rows_backward(const graph::RowNormBackward<T>& op,
                               float* partial,
                               int64_t begin,
                               int64_t end) {
@@ -97,8 +100,8 @@ HWY_INLINE void rows_backward(const graph::RowNormBackward<float>& op,
   std::memset(partial, 0, op.sums() * sizeof(float));
   for (int64_t row = begin; row < end; ++row) {
     const int64_t first = op.places.begin(row, columns);
-    const float* d_y = op.d_y + first;
-    const float* x = op.sum + first;
+    const T* d_y = op.d_y + first;
+    const T* x = op.sum + first;
     const Vec mean = set(kCentred ? op.mean[row] : 0.0f), rstd = set(op.rstd[row]);
     RowSum g_sum, g_xhat_sum;
     for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
@@ -110,8 +113,8 @@ HWY_INLINE void rows_backward(const graph::RowNormBackward<float>& op,
     const Vec g_mean = set(kCentred ? g_sum.total() / static_cast<float>(columns) : 0.0f);
     const Vec g_xhat_mean = set(g_xhat_sum.total() / static_cast<float>(columns));
 
-    const float* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + first;
-    float* d_sum = op.d_sum + first;
+    const T* d_residual = op.d_residual == nullptr ? nullptr : op.d_residual + first;
+    T* d_sum = op.d_sum + first;
     for_each_vector(columns, [&](size_t i, auto access) HWY_ATTR {
       const Vec d = access.load(d_y + i);
       const Vec xhat = hn::Mul(centre<kCentred>(access.load(x + i), mean), rstd);
@@ -127,12 +130,14 @@ HWY_INLINE void rows_backward(const graph::RowNormBackward<float>& op,
 
 // d_sum of rows [begin, end), and their contribution to d_gamma and, if centred, d_beta in
 // `partial`: (columns) or (2, columns).
-void row_norm_backward_kernel(const graph::RowNormBackward<float>& op,
+void row_norm_backward_kernel(Stored<graph::RowNormBackward> stored,
                               float* partial,
                               int64_t begin,
                               int64_t end) {
-  op.centred ? rows_backward<true>(op, partial, begin, end)
-             : rows_backward<false>(op, partial, begin, end);
+  stored.with([&](const auto& op) HWY_ATTR {
+    op.centred ? rows_backward<true>(op, partial, begin, end)
+               : rows_backward<false>(op, partial, begin, end);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -144,15 +149,19 @@ namespace lockstep::cpu {
 HWY_EXPORT(row_norm_forward_kernel);
 HWY_EXPORT(row_norm_backward_kernel);
 
-void row_norm_forward(const graph::RowNormForward<float>& op) {
+template <typename T>
+void row_norm_forward(const graph::RowNormForward<T>& op) {
   in_parallel(op.rows, grain_rows(op.columns), HWY_DYNAMIC_DISPATCH(row_norm_forward_kernel), op);
 }
+template void row_norm_forward(const graph::RowNormForward<float>& op);
+template void row_norm_forward(const graph::RowNormForward<BFloat16>& op);
 
 size_t row_norm_backward_workspace_bytes(const graph::RowNormBackward<float>& op) {
   return row_norm_parts(op.rows).count * op.sums() * sizeof(float);
 }
 
-void row_norm_backward(const graph::RowNormBackward<float>& op) {
+template <typename T>
+void row_norm_backward(const graph::RowNormBackward<T>& op) {
   const RowParts parts = row_norm_parts(op.rows);
   const int64_t stride = op.sums();
   float* const partial = op.workspace;  // (parts, stride)
@@ -163,17 +172,24 @@ void row_norm_backward(const graph::RowNormBackward<float>& op) {
   sum_parts(partial, parts, stride, op.columns, op.d_gamma);
   if (op.d_beta != nullptr) sum_parts(partial + op.columns, parts, stride, op.columns, op.d_beta);
 }
+template void row_norm_backward(const graph::RowNormBackward<float>& op);
+template void row_norm_backward(const graph::RowNormBackward<BFloat16>& op);
 
 namespace {
 
-constexpr exec::Implementation kRows[] = {
-    exec::row<row_norm_forward>(graph::OpKind::kLayerNorm, "simd"),
-    exec::row<row_norm_backward, row_norm_backward_workspace_bytes>(
-        graph::OpKind::kLayerNormBackward, "simd"),
-    exec::row<row_norm_forward>(graph::OpKind::kRmsNorm, "simd"),
-    exec::row<row_norm_backward, row_norm_backward_workspace_bytes>(graph::OpKind::kRmsNormBackward,
-                                                                    "simd"),
-};
+constexpr exec::Implementation forward(graph::OpKind kind) {
+  return native_row<row_norm_forward<float>, row_norm_forward<BFloat16>>(kind, "simd");
+}
+constexpr exec::Implementation backward(graph::OpKind kind) {
+  return native_row<row_norm_backward<float>,
+                    row_norm_backward<BFloat16>,
+                    row_norm_backward_workspace_bytes>(kind, "simd");
+}
+
+constexpr exec::Implementation kRows[] = {forward(graph::OpKind::kLayerNorm),
+                                          backward(graph::OpKind::kLayerNormBackward),
+                                          forward(graph::OpKind::kRmsNorm),
+                                          backward(graph::OpKind::kRmsNormBackward)};
 
 }  // namespace
 

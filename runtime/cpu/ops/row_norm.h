@@ -7,10 +7,13 @@
 
 namespace lockstep::cpu {
 
-void row_norm_forward(const graph::RowNormForward<float>& op);
+// T: float or BFloat16.
+template <typename T>
+void row_norm_forward(const graph::RowNormForward<T>& op);
 
-// The backward pass, and the size of its workspace in bytes.
-void row_norm_backward(const graph::RowNormBackward<float>& op);
+// The backward pass, and the size of its workspace in bytes, which does not depend on T.
+template <typename T>
+void row_norm_backward(const graph::RowNormBackward<T>& op);
 size_t row_norm_backward_workspace_bytes(const graph::RowNormBackward<float>& op);
 
 }  // namespace lockstep::cpu

@@ -80,8 +80,8 @@ void run_backward(const graph::SoftmaxBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kSoftmax, "simd"),
-    exec::row<run_backward>(graph::OpKind::kSoftmaxBackward, "simd"),
+    row<run_forward>(graph::OpKind::kSoftmax, "simd"),
+    row<run_backward>(graph::OpKind::kSoftmaxBackward, "simd"),
 };
 
 }  // namespace

@@ -189,7 +189,7 @@ void run(const graph::SoftmaxCrossEntropy<float>& op) {
 bool supports(const graph::SoftmaxCrossEntropy<float>& op) { return op.stride == op.classes; }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run, workspace_bytes, supports>(graph::OpKind::kSoftmaxCrossEntropy, "simd")};
+    row<run, workspace_bytes, supports>(graph::OpKind::kSoftmaxCrossEntropy, "simd")};
 
 }  // namespace
 

@@ -42,8 +42,8 @@ void run_backward(const graph::TokenPoolingBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward>(graph::OpKind::kTokenPooling, "rows"),
-    exec::row<run_backward>(graph::OpKind::kTokenPoolingBackward, "rows"),
+    row<run_forward>(graph::OpKind::kTokenPooling, "rows"),
+    row<run_backward>(graph::OpKind::kTokenPoolingBackward, "rows"),
 };
 
 }  // namespace

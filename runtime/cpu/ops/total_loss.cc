@@ -7,7 +7,7 @@ namespace {
 
 void run(const graph::OpCall& call) { graph::TotalLoss{call}.add(); }
 
-constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kTotalLoss, "scalar")};
+constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kTotalLoss, "scalar")};
 
 }  // namespace
 

@@ -1,5 +1,6 @@
 #pragma once
-// Copies of elements as words of four bytes, whatever their type.
+// Copies of elements: as floats those of four bytes, and as bfloat16 those of two, whatever their
+// type.
 
 #include <cstdint>
 #include <cstring>
@@ -9,11 +10,12 @@
 
 namespace lockstep::cpu {
 
-inline void copy_words(const float* from, int64_t n, float* to) {
+template <typename T>
+void copy_words(const T* from, int64_t n, T* to) {
   if (n < 16) {  // a call would take longer
     for (int64_t i = 0; i < n; ++i) to[i] = from[i];
   } else {
-    std::memcpy(to, from, n * sizeof(float));
+    std::memcpy(to, from, n * sizeof(T));
   }
 }
 

@@ -6,7 +6,6 @@
 namespace lockstep::cuda {
 
 #define OP(stem, Stem) extern const exec::Implementations kCuda##Stem;
-#define CUDA_OP OP
 #include "runtime/graph/ops.def"
 
 }  // namespace lockstep::cuda

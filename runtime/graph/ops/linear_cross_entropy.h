@@ -67,8 +67,9 @@ struct LinearCrossEntropy {
   }
 
   // The steps for one chunk, as the structs of the two ops that it stands for. `logits` (chunk
-  // rows, stride) is overwritten by its gradient.
-  SoftmaxCrossEntropy<T> loss_of(int64_t chunk, T* logits) const {
+  // rows, stride) is overwritten by its gradient. Logits: T, or float.
+  template <typename Logits>
+  SoftmaxCrossEntropy<Logits> loss_of(int64_t chunk, Logits* logits) const {
     const int64_t first = chunk * chunk_rows();
     return {.rows = rows_of(chunk),
             .classes = shape.outputs,

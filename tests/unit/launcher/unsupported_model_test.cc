@@ -14,7 +14,7 @@ TEST(UnsupportedModel, IsNamed) {
   config.data.source = SyntheticConfig{.samples = 64};
   config.train.global_batch = 8;
   config.train.steps = 1;
-  exec::OpSet nothing = {"none", {}, true, 0, 1, 4096, 8, nullptr};
+  exec::OpSet nothing = {"none", {}, {}, true, 0, 1, 4096, 8, nullptr};
   try {
     testing::prepare(config, collectives::Topology{}, run::RunPurpose::kTrain, nothing);
     ADD_FAILURE();

@@ -22,6 +22,8 @@ constexpr Precision kFp32 = Precision::kFp32, kBf16 = Precision::kBf16, kFp16 = 
 exec::OpSet device(bool gpu) {
   exec::OpSet ops = {};
   ops.device = gpu ? "cuda" : "cpu";
+  static constexpr DType kTypes[] = {DType::kF32, DType::kBF16, DType::kF16};
+  ops.types = {kTypes, gpu ? size_t{3} : size_t{2}};
   ops.separate_memory = gpu;
   return ops;
 }
@@ -61,6 +63,7 @@ TEST(ChoosePrecision, FollowsTheTable) {
       {true, train, {}, kFp32, kFp32, "FP32 (AUTO, as the run recorded)"},
       {true, train, {}, kFp16, kFp16, "FP16 (AUTO, as the run recorded)"},
       {false, train, {}, kFp32, kFp32, "FP32 (AUTO, as the run recorded)"},
+      {false, train, {}, kBf16, kBf16, "BF16 (AUTO, as the run recorded)"},
       {true, eval, {}, kBf16, kBf16, "BF16 (AUTO, as the run recorded)"},
       {true, predict, {}, kFp32, kFp32, "FP32 (AUTO, as the run recorded)"},
       {true, eval, {}, {}, kBf16, "BF16 (AUTO)"},
