@@ -47,9 +47,11 @@ struct RunContext {
   std::vector<collectives::Range> updated() const {
     return plan.sharding.shards_optimizer() ? owned() : plan.layout.buckets;
   }
-  // Whether this rank writes its parameters: if the ranks of a node share them, only one writes.
+  // Whether this rank writes its parameters: if the ranks of a node share them, only one writes,
+  // unless each has fp32 master weights of its own.
   bool writes_parameters() const {
-    return !plan.sharding.shares_parameters() || node->index() == 0;
+    return !plan.sharding.shares_parameters() || plan.layout.compute != DType::kF32 ||
+           node->index() == 0;
   }
   collectives::NodeMemory* parameters_node() const {
     return plan.sharding.shares_parameters() ? node : nullptr;
