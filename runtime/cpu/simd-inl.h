@@ -96,6 +96,16 @@ HWY_INLINE void store(Bits packed, uint16_t* to, size_t count) {
 
 }  // namespace half
 
+// v as an array of T stores it.
+template <typename T>
+HWY_INLINE Vec as_stored(Vec v) {
+  if constexpr (std::is_same_v<T, float>) {
+    return v;
+  } else {
+    return half::AsBF16::round(v);
+  }
+}
+
 // ---- Walking over arrays ----
 
 // How a loop body reads and writes one vector: all of it, or, at the end of an array, its first

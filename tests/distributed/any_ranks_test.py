@@ -17,7 +17,7 @@ import tempfile
 import lockstep_run
 
 REST = """
-    execution { threads: 1 }
+    execution { threads: 1 PRECISION }
     output { tensorboard: false }
 """
 MLP = """
@@ -49,9 +49,10 @@ RESNET = """
 """
 
 
-def config(text, batch, lanes, norm="", comm=""):
+def config(text, batch, lanes, norm="", comm="", precision="FP32"):
     return (text.replace("BATCH", str(batch)).replace("LANES", f"lanes: {lanes}" if lanes else "")
-            .replace("NORM", norm) + f"comm {{ bucket_mib: 0.02 {comm} }}" + REST)
+            .replace("NORM", norm) + f"comm {{ bucket_mib: 0.02 {comm} }}"
+            + REST.replace("PRECISION", f"precision: {precision}"))
 
 
 MPI, TCP, ALONE = "comm.transport=MPI", "comm.transport=TCP", "comm.shared_memory=false"
@@ -90,6 +91,19 @@ CASES = {
     "resnet of 7 lanes with norms of all": (
         config(RESNET, 14, 7, norm="sync_batch_norm: true"),
         [(3, 1, 1, []), (5, 1, 0, [ALONE]), (7, 1, 3, [])],
+        []),
+    "llama of 7 lanes in BF16": (
+        config(LLAMA, 14, 7, precision="BF16"),
+        [(1, 1, 1, ["execution.recompute=BLOCKS"]), (1, 1, 2, ["execution.threads=3"]), (2, 1, 0, [ALONE]),
+         (3, 1, 2, []), (5, 1, 3, [TCP]), (6, 3, 1, ["comm.bucket_mib=1"])],
+        [(3, 7, 3), (2, 1, 1)]),
+    "gpt of 6 lanes in BF16, rounded with error feedback": (
+        config(GPT, 12, 6, comm="wire_dtype: BF16 error_feedback: true residual_groups: 6", precision="BF16"),
+        [(2, 1, 1, []), (3, 1, 0, [ALONE])],
+        [(3, 2, 1)]),
+    "resnet of 7 lanes with norms of all in BF16": (
+        config(RESNET, 14, 7, norm="sync_batch_norm: true", precision="BF16"),
+        [(3, 1, 1, []), (7, 1, 3, [])],
         []),
     "mlp of AUTO lanes": (
         config(MLP, 24, 0),

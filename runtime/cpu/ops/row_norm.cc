@@ -46,7 +46,8 @@ HWY_INLINE void normalize_rows(const graph::RowNormForward<T>& op, int64_t begin
       const T* delta = op.delta + first;
       T* sum = op.sum + first;
       for_each_row_vector(columns, [&](size_t i, auto part, auto access) HWY_ATTR {
-        const Vec v = hn::Add(access.load(x + i), access.load(delta + i));
+        // As the norm of a sum that is in memory already would read it.
+        const Vec v = as_stored<T>(hn::Add(access.load(x + i), access.load(delta + i)));
         access.store(v, sum + i);
         add(part, v);
       });
