@@ -57,6 +57,11 @@ void describe(const run::PreparedRun& prepared, const SameChoices& choices, Rank
            plural(compute_threads()),
            prepared.data->summary.description);
   if (choices.precision.worth_logging) log_info("precision: {}", choices.precision.text());
+  if (prepared.config.execution.precision == Precision::kBf16 &&
+      !device.device().ops().separate_memory)
+    log_info(
+        "BF16 on CPUs: tensors are stored in 16 bits, and widened to FP32 for arithmetic: it saves "
+        "memory, and hardly time");
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
     const std::string unused =

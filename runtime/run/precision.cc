@@ -71,7 +71,7 @@ ChosenPrecision choose_precision(const OpenedConfig& opened,
                                  RunPurpose purpose,
                                  const exec::OpSet& ops,
                                  std::optional<Precision> recorded) {
-  ChosenPrecision chosen{opened, "", ops.separate_memory};
+  ChosenPrecision chosen{opened, "", false};
   RunConfig& config = chosen.opened.config;
   const bool trains = purpose == RunPurpose::kTrain;
   if (config.execution.precision == Precision::kAuto) {
@@ -81,6 +81,7 @@ ChosenPrecision choose_precision(const OpenedConfig& opened,
     chosen.reason = choice.reason;
     if (trains) config::validate(config);  // fields that exclude each other
   }
+  chosen.worth_logging = ops.separate_memory || config.execution.precision != Precision::kFp32;
   if (trains) return chosen;
   const std::string adapted = adapt_to_device(ops, config.execution);
   if (adapted.empty()) return chosen;

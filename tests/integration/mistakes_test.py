@@ -344,7 +344,7 @@ def fields_of_configs():
            "model.mlp.dropout", "[0, 1)")
     config("nesterov without momentum", MLP.replace("momentum: 0.9", "nesterov: true"), USAGE,
            "nesterov", "momentum")
-    config("BF16 on the CPU", MLP + "execution { precision: BF16 }\n", USAGE, "execution.precision", "FP32")
+    config("FP16 on the CPU", MLP + "execution { precision: FP16 }\n", USAGE, "execution.precision", "BF16")
     config("heads do not divide the width", GPT.replace("heads: 2", "heads: 3"), USAGE,
            "model.gpt.heads", "3", "8")
     config("weights of too few classes", with_field("train", "class_weights: [1, 2]"), USAGE,

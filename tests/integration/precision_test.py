@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """execution.precision on a CPU. Catches: AUTO that is recorded, or that a resumed run resolves anew;
 a checkpoint of a GPU in 16 bits that eval, predict, generate, export or inspect refuse on a CPU, or
-read without a line in the log; a training in 16 bits that goes on in FP32 unasked, or whose refusal
-has no remedy; a run of an older revision that ends in other bits, or that a damaged newest
+read without a line in the log; a training in BF16 that goes on in FP32 unasked, or one in FP16 whose
+refusal has no remedy; a run of an older revision that ends in other bits, or that a damaged newest
 checkpoint stops; a replay on another kind of device that raises a false alarm.
 
 precision_test.py BINARY
@@ -56,9 +56,13 @@ def new_runs(trial):
     environment.write_text(environment.read_text().replace('"cpu"', '"NVIDIA H100 80GB HBM3"'))
     trial.ends(trial.start("replay", run_dir, "--step", "1"), 0, ["was computed on GPUs", "agree"],
                "a replay on another one has a warning")
-    trial.ends(trial.train("table", trial.folder / "refused", *BF16), 2,
-               ["execution.precision: value is BF16; allowed on cpu: AUTO or FP32"],
-               "training in BF16 is refused")
+    trial.ends(trial.train("table", trial.folder / "halves", *BF16), 0,
+               ["precision: BF16", "weights_hash"], "training in BF16")
+    trial.ends(trial.start("replay", trial.folder / "halves", "--step", "5"), 0, ["agree"],
+               "a replay of it")
+    trial.ends(trial.train("table", trial.folder / "refused", "--set", "execution.precision=FP16"),
+               2, ["execution.precision: value is FP16; allowed on cpu: AUTO, FP32 or BF16"],
+               "training in FP16 is refused")
     trial.ends(trial.start("train", trial.folder / "table.textproto", *BF16, "--set",
                            "comm.wire_dtype=AUTO"), 2,
                ["comm.wire_dtype", "allowed: one of FP32, BF16, FP16"],
@@ -73,8 +77,9 @@ def readers(trial):
     table, gpt = (runs.run_folder(trial.folder, "auto_gpu", name) for name in ("table", "gpt"))
     config = trial.folder / "table.textproto"
     for what, given, note in (
-        ("AUTO", [config], NOTE), ("BF16", [config, *BF16], NOTE),
-        ("the recorded config", [table / "config.textproto"], NOTE),
+        ("AUTO", [config], "precision: BF16 (AUTO, as the run recorded)"),
+        ("BF16", [config, *BF16], "precision: BF16"),
+        ("the recorded config", [table / "config.textproto"], "precision: BF16"),
         ("FP16", [config, "--set", "execution.precision=FP16"], "precision: FP32 (the run's is FP16"),
         ("TF32", [config, "--set", "execution.tf32=true"], "without execution.tf32")):
         out = trial.folder / "output.safetensors"
@@ -119,13 +124,11 @@ def older(trial):
 def resumed(trial):
     for name in runs.CONFIGS:
         run_dir = runs.run_folder(trial.folder, "auto_gpu", name)
-        trial.ends(trial.train(name, run_dir, "--resume", "auto"), 2,
-                   ["trained in BF16", "--set execution.precision=FP32",
-                    "--allow-change execution.precision"], f"{name}: BF16 is not resumed on a CPU")
-        trial.ends(trial.train(name, trial.folder / f"{name}-other", "--resume", run_dir), 2,
-                   ["trained in BF16"], f"{name}: nor in another folder")
+        trial.ends(trial.train(name, trial.folder / f"{name}-other", "--resume", run_dir), 0,
+                   ["precision: BF16 (AUTO, as the run recorded)", "at step 4", "weights_hash"],
+                   f"{name}: BF16 is resumed on a CPU")
         trial.ends(trial.train(name, run_dir, "--resume", "auto", *FP32), 4,
-                   ["written with execution.precision BF16"], f"{name}: nor in FP32 unasked")
+                   ["written with execution.precision BF16"], f"{name}: not in FP32 unasked")
         trial.ends(trial.train(name, run_dir, "--resume", "auto", *FP32, "--allow-change",
                                "execution.precision"), 0, ["at step 4", "weights_hash"],
                    f"{name}: but with the remedy")

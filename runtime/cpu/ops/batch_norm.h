@@ -14,9 +14,10 @@ namespace lockstep::cpu {
 // 1 / sqrt(variance + epsilon).
 double inverse_deviation(float variance, float epsilon);
 
-// The factor of x - mean: gamma / sqrt(variance + epsilon).
+// The factor of x - mean: gamma / sqrt(variance + epsilon). T: float or BFloat16.
+template <typename T>
 void batch_norm_scale(int64_t channels,
-                      const float* gamma,     // (channels)
+                      const T* gamma,         // (channels)
                       const float* variance,  // (channels)
                       float epsilon,
                       float* scale);  // (channels)
@@ -50,10 +51,11 @@ struct BatchNormWorkspace {
 
 // Mean and biased variance (divided by rows) of each column. A part sums the differences from its
 // first row, and parts are combined in double precision. So nothing cancels, however far the values
-// are from zero.
+// are from zero. T: float or BFloat16.
+template <typename T>
 void batch_norm_statistics(int64_t rows,
                            int64_t channels,
-                           const float* x,   // (rows, channels)
+                           const T* x,       // (rows, channels)
                            float* mean,      // (channels)
                            float* variance,  // (channels)
                            const BatchNormWorkspace& workspace);
@@ -65,15 +67,19 @@ void combine_lane_statistics(int64_t lanes,
                              float* mean,              // (channels)
                              float* variance);         // (channels)
 
-// Computes y with this mean and variance (channels).
-void batch_norm_apply(const graph::BatchNormForward<float>& op,
+// Computes y with this mean and variance (channels). T: float or BFloat16.
+template <typename T>
+void batch_norm_apply(const graph::BatchNormForward<T>& op,
                       const float* mean,
                       const float* variance);
 
-// Defined in batch_norm_backward.cc, for the table of implementations.
+// Defined in batch_norm_backward.cc, for the table of implementations. T: float or BFloat16.
+template <typename T>
 void run_batch_norm_backward(const graph::OpCall& call);
+template <typename T>
 void run_batch_norm_sums(const graph::OpCall& call);
 size_t batch_norm_input_gradient_workspace_bytes(const graph::OpCall& call);
+template <typename T>
 void run_batch_norm_input_gradient(const graph::OpCall& call);
 
 }  // namespace lockstep::cpu

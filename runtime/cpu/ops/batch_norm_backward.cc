@@ -2,6 +2,7 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/batch_norm.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/batch_norm_backward.cc"
@@ -16,6 +17,13 @@ namespace lockstep::cpu {
 // How to find which elements passed the activation (ReLU).
 enum class Mask { kAll, kFromInput, kFromOutput };
 
+// What a kernel reads, and the rows that it writes: d_delta or d_x.
+template <typename T>
+struct GradientRows {
+  const graph::BatchNormGradientInputs<T>& in;
+  T* to;
+};
+
 }  // namespace lockstep::cpu
 #endif
 
@@ -27,8 +35,8 @@ namespace HWY_NAMESPACE {
 struct Passed {
   Vec g, centred;
 };
-template <Mask kMask, typename Access>
-HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<float>& in,
+template <Mask kMask, typename T, typename Access>
+HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<T>& in,
                          const BatchNormWorkspace& at,
                          int64_t i,
                          size_t c,
@@ -48,10 +56,10 @@ HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<float>& in,
 }
 
 // Sums over rows [begin, end) of g and of g (x - mean); writes d_delta.
-template <Mask kMask>
-void backward_sums_range(const graph::BatchNormGradientInputs<float>& in,
+template <Mask kMask, typename T>
+void backward_sums_range(const graph::BatchNormGradientInputs<T>& in,
                          const BatchNormWorkspace& at,
-                         float* d_delta,
+                         T* d_delta,
                          int64_t begin,
                          int64_t end,
                          float* sums,
@@ -85,28 +93,30 @@ void backward_sums_range(const graph::BatchNormGradientInputs<float>& in,
   }
 }
 
-void backward_sums_kernel(const graph::BatchNormGradientInputs<float>& in,
+void backward_sums_kernel(Stored<GradientRows> stored,
                           const BatchNormWorkspace& at,
                           Mask mask,
-                          float* d_delta,
                           int64_t begin,
                           int64_t end,
                           float* sums,
                           float* products) {
-  switch (mask) {
-    case Mask::kAll:
-      return backward_sums_range<Mask::kAll>(in, at, d_delta, begin, end, sums, products);
-    case Mask::kFromInput:
-      return backward_sums_range<Mask::kFromInput>(in, at, d_delta, begin, end, sums, products);
-    case Mask::kFromOutput:
-      return backward_sums_range<Mask::kFromOutput>(in, at, d_delta, begin, end, sums, products);
-  }
+  stored.with([&](const auto& rows) HWY_ATTR {
+    const auto& [in, d_delta] = rows;
+    switch (mask) {
+      case Mask::kAll:
+        return backward_sums_range<Mask::kAll>(in, at, d_delta, begin, end, sums, products);
+      case Mask::kFromInput:
+        return backward_sums_range<Mask::kFromInput>(in, at, d_delta, begin, end, sums, products);
+      case Mask::kFromOutput:
+        return backward_sums_range<Mask::kFromOutput>(in, at, d_delta, begin, end, sums, products);
+    }
+  });
 }
 
-template <Mask kMask, int kRows>
-HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<float>& in,
+template <Mask kMask, int kRows, typename T>
+HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<T>& in,
                               const BatchNormWorkspace& at,
-                              float* d_x,
+                              T* d_x,
                               int64_t row) {
   for_each_vector(in.channels, [&](size_t c, auto access) HWY_ATTR {
     const Vec scale = access.load(at.scale + c);
@@ -119,10 +129,10 @@ HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<float>& in,
   });
 }
 
-template <Mask kMask>
-void backward_range(const graph::BatchNormGradientInputs<float>& in,
+template <Mask kMask, typename T>
+void backward_range(const graph::BatchNormGradientInputs<T>& in,
                     const BatchNormWorkspace& at,
-                    float* d_x,
+                    T* d_x,
                     int64_t begin,
                     int64_t end) {
   int64_t row = begin;
@@ -130,17 +140,19 @@ void backward_range(const graph::BatchNormGradientInputs<float>& in,
   for (; row < end; ++row) backward_rows<kMask, 1>(in, at, d_x, row);
 }
 
-void backward_kernel(const graph::BatchNormGradientInputs<float>& in,
+void backward_kernel(Stored<GradientRows> stored,
                      const BatchNormWorkspace& at,
                      Mask mask,
-                     float* d_x,
                      int64_t begin,
                      int64_t end) {
-  switch (mask) {
-    case Mask::kAll: return backward_range<Mask::kAll>(in, at, d_x, begin, end);
-    case Mask::kFromInput: return backward_range<Mask::kFromInput>(in, at, d_x, begin, end);
-    case Mask::kFromOutput: return backward_range<Mask::kFromOutput>(in, at, d_x, begin, end);
-  }
+  stored.with([&](const auto& rows) HWY_ATTR {
+    const auto& [in, d_x] = rows;
+    switch (mask) {
+      case Mask::kAll: return backward_range<Mask::kAll>(in, at, d_x, begin, end);
+      case Mask::kFromInput: return backward_range<Mask::kFromInput>(in, at, d_x, begin, end);
+      case Mask::kFromOutput: return backward_range<Mask::kFromOutput>(in, at, d_x, begin, end);
+    }
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -154,31 +166,37 @@ HWY_EXPORT(backward_kernel);
 
 namespace {
 
-using Inputs = graph::BatchNormGradientInputs<float>;
-using ParameterGradients = graph::BatchNormParameterGradients<float>;
+template <typename T>
+using Inputs = graph::BatchNormGradientInputs<T>;
+template <typename T>
+using ParameterGradients = graph::BatchNormParameterGradients<T>;
 
-void find_scale(const Inputs& in, const BatchNormWorkspace& at) {
+template <typename T>
+void find_scale(const Inputs<T>& in, const BatchNormWorkspace& at) {
   batch_norm_scale(in.channels, in.gamma, in.variance, in.epsilon, at.scale);
 }
 
-Mask mask_of(const Inputs& in) {
+template <typename T>
+Mask mask_of(const Inputs<T>& in) {
   if (!in.relu) return Mask::kAll;
   return in.y != nullptr ? Mask::kFromOutput : Mask::kFromInput;
 }
 
 // Leaves the sums of g and of g * xhat over the rows in the scratch memory, in double precision,
 // and writes d_gamma, d_beta and, unless it is null, d_delta.
-void sum_rows(const Inputs& in,
+template <typename T>
+void sum_rows(const Inputs<T>& in,
               const BatchNormWorkspace& at,
-              float* d_delta,
-              const ParameterGradients& to) {
+              T* d_delta,
+              const ParameterGradients<T>& to) {
   const int64_t channels = in.channels;
   const Mask mask = mask_of(in);
+  const GradientRows<T> rows = {in, d_delta};
   const RowParts parts = batch_norm_parts(in.rows);
   const auto sums = HWY_DYNAMIC_DISPATCH(backward_sums_kernel);
   for_each_part(parts, channels, [&](int64_t part, int64_t begin, int64_t end) {
     float* const partial = at.partial + part * 2 * channels;
-    sums(in, at, mask, d_delta, begin, end, partial, partial + channels);
+    sums(rows, at, mask, begin, end, partial, partial + channels);
   });
   parallel_for(channels, grain_rows(2 * parts.count), [&](int64_t begin, int64_t end) {
     double *g_sum = at.scratch, *product_sum = at.scratch + channels;
@@ -199,26 +217,31 @@ void sum_rows(const Inputs& in,
 
 // Computes d_x from the sums over all rows, of which these rows may be a part:
 // d_x = scale * g + (x - mean) * slope + offset.
-void compute_input_gradient(const Inputs& in,
+template <typename T>
+void compute_input_gradient(const Inputs<T>& in,
                             const BatchNormWorkspace& at,
                             int64_t all_rows,
                             const double* g_sums,
                             const double* product_sums,
-                            float* d_x) {
+                            T* d_x) {
   const auto rows = static_cast<double>(all_rows);
   for (int64_t c = 0; c < in.channels; ++c) {
-    const double rstd = inverse_deviation(in.variance[c], in.epsilon), scale = in.gamma[c] * rstd;
+    const double rstd = inverse_deviation(in.variance[c], in.epsilon), scale = to_float(in.gamma[c]) * rstd;
     at.offset[c] = static_cast<float>(-scale * g_sums[c] / rows);
     at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
   }
-  const Mask mask = mask_of(in);
-  in_parallel(
-      in.rows, grain_rows(in.channels), HWY_DYNAMIC_DISPATCH(backward_kernel), in, at, mask, d_x);
+  in_parallel(in.rows,
+              grain_rows(in.channels),
+              HWY_DYNAMIC_DISPATCH(backward_kernel),
+              GradientRows<T>{in, d_x},
+              at,
+              mask_of(in));
 }
 
 // The running statistics' "gradients": the statistics of a batch of `rows` rows. The variance is
 // the unbiased estimate; for a single row, the biased one.
-void write_batch_statistics(const Inputs& in, int64_t rows, const ParameterGradients& to) {
+template <typename T>
+void write_batch_statistics(const Inputs<T>& in, int64_t rows, const ParameterGradients<T>& to) {
   std::copy_n(in.mean, in.channels, to.d_running_mean);
   const double factor = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
   for (int64_t c = 0; c < in.channels; ++c)
@@ -226,19 +249,21 @@ void write_batch_statistics(const Inputs& in, int64_t rows, const ParameterGradi
 }
 
 // Offset of the lanes' sums in the workspace of batch_norm_input_gradient: after everything else.
-size_t all_sums_offset(const Inputs& in) {
+template <typename T>
+size_t all_sums_offset(const Inputs<T>& in) {
   return BatchNormWorkspace::bytes(in.rows, in.channels) / 64 * 64 + 64;
 }
 
 }  // namespace
 
+template <typename T>
 void run_batch_norm_backward(const graph::OpCall& call) {
-  const graph::BatchNormBackward<float> op{call};
+  const graph::BatchNormBackward<T> op{call};
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
   // d_delta is masked already; d_y and y may share its memory.
-  Inputs rest = op.in;
+  Inputs<T> rest = op.in;
   if (op.d_delta != nullptr) {
     rest.d_y = op.d_delta;
     rest.relu = false;
@@ -246,9 +271,12 @@ void run_batch_norm_backward(const graph::OpCall& call) {
   compute_input_gradient(rest, at, op.in.rows, at.scratch, at.scratch + op.in.channels, op.d_x);
   write_batch_statistics(op.in, op.in.rows, op.parameters);
 }
+template void run_batch_norm_backward<float>(const graph::OpCall& call);
+template void run_batch_norm_backward<BFloat16>(const graph::OpCall& call);
 
+template <typename T>
 void run_batch_norm_sums(const graph::OpCall& call) {
-  const graph::BatchNormSums<float> op{call};
+  const graph::BatchNormSums<T> op{call};
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
@@ -256,14 +284,17 @@ void run_batch_norm_sums(const graph::OpCall& call) {
   std::copy_n(op.parameters.d_gamma, op.in.channels, op.sums + op.in.channels);
   write_batch_statistics(op.in, op.in.rows * op.lanes, op.parameters);
 }
+template void run_batch_norm_sums<float>(const graph::OpCall& call);
+template void run_batch_norm_sums<BFloat16>(const graph::OpCall& call);
 
 size_t batch_norm_input_gradient_workspace_bytes(const graph::OpCall& call) {
   const graph::BatchNormGradientInputs<float> in{call};
   return all_sums_offset(in) + 2 * static_cast<size_t>(in.channels) * sizeof(double);
 }
 
+template <typename T>
 void run_batch_norm_input_gradient(const graph::OpCall& call) {
-  const graph::BatchNormInputGradient<float> op{call};
+  const graph::BatchNormInputGradient<T> op{call};
   const int64_t n = 2 * op.in.channels;
   // The lanes' sums, added in order, in double precision.
   auto* const sums = reinterpret_cast<double*>(call.workspace() + all_sums_offset(op.in));
@@ -275,6 +306,8 @@ void run_batch_norm_input_gradient(const graph::OpCall& call) {
   find_scale(op.in, at);
   compute_input_gradient(op.in, at, op.in.rows * op.lanes, sums, sums + op.in.channels, op.d_x);
 }
+template void run_batch_norm_input_gradient<float>(const graph::OpCall& call);
+template void run_batch_norm_input_gradient<BFloat16>(const graph::OpCall& call);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -5,6 +5,7 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/rotary.cc"
@@ -31,25 +32,38 @@ HWY_INLINE Pairs load_interleaved(FullVector, const float* from) {
   hn::LoadInterleaved2(F32(), from, x.a, x.b);
   return x;
 }
-HWY_INLINE Pairs load_interleaved(PartialVector part, const float* from) {
-  HWY_ALIGN float lanes[2 * kVecLanes] = {};
-  std::memcpy(lanes, from, 2 * part.count * sizeof(float));
+// A pair of bfloat16 is a word.
+HWY_INLINE Pairs load_interleaved(FullVector, const BFloat16* from) {
+  const auto words = hn::LoadU(U32(), reinterpret_cast<const uint32_t*>(from));
+  return {half::float_of(hn::ShiftLeft<16>(words)),
+          half::float_of(hn::And(words, half::bits(0xffff0000)))};
+}
+template <typename T>
+HWY_INLINE Pairs load_interleaved(PartialVector part, const T* from) {
+  HWY_ALIGN T lanes[2 * kVecLanes] = {};
+  std::memcpy(lanes, from, 2 * part.count * sizeof(T));
   return load_interleaved(FullVector{}, lanes);
 }
 
 HWY_INLINE void store_interleaved(FullVector, Pairs y, float* to) {
   hn::StoreInterleaved2(y.a, y.b, F32(), to);
 }
-HWY_INLINE void store_interleaved(PartialVector part, Pairs y, float* to) {
-  HWY_ALIGN float lanes[2 * kVecLanes];
+HWY_INLINE void store_interleaved(FullVector, Pairs y, BFloat16* to) {
+  const auto a = half::bits_of(half::AsBF16::round(y.a));
+  const auto b = half::bits_of(half::AsBF16::round(y.b));
+  hn::StoreU(hn::Or(hn::ShiftRight<16>(a), b), U32(), reinterpret_cast<uint32_t*>(to));
+}
+template <typename T>
+HWY_INLINE void store_interleaved(PartialVector part, Pairs y, T* to) {
+  HWY_ALIGN T lanes[2 * kVecLanes];
   store_interleaved(FullVector{}, y, lanes);
-  std::memcpy(to, lanes, 2 * part.count * sizeof(float));
+  std::memcpy(to, lanes, 2 * part.count * sizeof(T));
 }
 
 // Rotates one head.
-template <bool kInterleaved>
+template <bool kInterleaved, typename T>
 HWY_INLINE void rotate_head(
-    int64_t pairs, const float* x, const float* cosines, const float* sines, float* y) {
+    int64_t pairs, const T* x, const float* cosines, const float* sines, T* y) {
   for_each_vector(pairs, [&](size_t i, auto access) HWY_ATTR {
     const Vec cosine = access.load(cosines + i), sine = access.load(sines + i);
     if constexpr (kInterleaved) {
@@ -63,15 +77,16 @@ HWY_INLINE void rotate_head(
 }
 
 // Rows [begin, end) of the B * T rows.
-void rotary_kernel(const graph::Rotation<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+HWY_INLINE void rotate_rows(const graph::Rotation<T>& op, int64_t begin, int64_t end) {
   const int64_t pairs = op.pairs(), head_size = op.attributes.head_size;
   const int64_t rotary_size = op.attributes.rotary_size;
   const int64_t rotated_columns = op.attributes.rotated_heads * head_size;
   for (int64_t row = begin; row < end; ++row) {
     const float* const cosines = op.cosines + row % op.angle_rows * pairs;
     const float* const sines = op.sines + row % op.angle_rows * pairs;
-    const float* const x = op.x + row * op.width;
-    float* const y = op.y + row * op.width;
+    const T* const x = op.x + row * op.width;
+    T* const y = op.y + row * op.width;
     for (int64_t head = 0; head < rotated_columns; head += head_size) {
       if (op.attributes.interleaved) {
         rotate_head<true>(pairs, x + head, cosines, sines, y + head);
@@ -81,10 +96,14 @@ void rotary_kernel(const graph::Rotation<float>& op, int64_t begin, int64_t end)
     }
     if (x == y) continue;
     for (int64_t rest = rotary_size; rest < rotated_columns; rest += head_size)
-      std::memcpy(y + rest, x + rest, (head_size - rotary_size) * sizeof(float));
+      std::memcpy(y + rest, x + rest, (head_size - rotary_size) * sizeof(T));
     std::memcpy(
-        y + rotated_columns, x + rotated_columns, (op.width - rotated_columns) * sizeof(float));
+        y + rotated_columns, x + rotated_columns, (op.width - rotated_columns) * sizeof(T));
   }
+}
+
+void rotary_kernel(Stored<graph::Rotation> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { rotate_rows(op, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -102,7 +121,8 @@ constexpr int64_t kAngleCost = 32;
 
 // Rows [begin, end) of the tables. Compiled once, for any CPU, so that all instruction sets get the
 // same bits.
-void fill_tables(const graph::Rotation<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void fill_tables(const graph::Rotation<T>& op, int64_t begin, int64_t end) {
   const int64_t pairs = op.pairs();
   for (int64_t row = begin; row < end; ++row) {
     const auto position = static_cast<double>(op.positions != nullptr ? op.positions[row] : row);
@@ -119,7 +139,8 @@ size_t workspace_bytes(const graph::OpCall& call) {
   return graph::Rotation<float>{call}.workspace_bytes();
 }
 
-void run(const graph::Rotation<float>& op) {
+template <typename T>
+void run(const graph::Rotation<T>& op) {
   for (int64_t i = 0; i < op.pairs(); ++i)
     op.frequencies[i] = graph::rotary_frequency(op.attributes, op.time, i);
   parallel_for(op.angle_rows, grain_rows(op.pairs() * kAngleCost), [&](int64_t begin, int64_t end) {
@@ -129,8 +150,8 @@ void run(const graph::Rotation<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kRotary, "simd"),
-    row<run, workspace_bytes>(graph::OpKind::kRotaryBackward, "simd"),
+    native_row<run<float>, run<BFloat16>, workspace_bytes>(graph::OpKind::kRotary, "simd"),
+    native_row<run<float>, run<BFloat16>, workspace_bytes>(graph::OpKind::kRotaryBackward, "simd"),
 };
 
 }  // namespace
