@@ -13,6 +13,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/base/streams.h"
 #include "runtime/base/text.h"
+#include "runtime/cpu/simd_level.h"
 #include "runtime/metrics/environment.h"
 
 namespace lockstep::launcher {
@@ -134,6 +135,7 @@ int main_of(int argc, char** argv) {
     // Ranks may be given different arguments and environments.
     collectives::run_on_all(joined.communicator(), [&] {
       if (!parsed.usage_error.empty()) throw ConfigError("{}", parsed.usage_error);
+      cpu::simd_level();  // limits the kernels, none of which has run yet
     });
     check_same_command(joined.communicator(), parsed);
     return parsed.command(joined);

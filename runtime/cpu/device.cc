@@ -1,7 +1,7 @@
 #include "runtime/cpu/device.h"
 
 #include "runtime/cpu/backend.h"
-#include "runtime/cpu/matmul/bf16x3.h"
+#include "runtime/cpu/simd_level.h"
 
 namespace lockstep::cpu {
 namespace {
@@ -26,6 +26,6 @@ class Cpu final : public exec::Device {
 
 std::unique_ptr<exec::Device> make_device() { return std::make_unique<Cpu>(); }
 
-bool has_bf16_unit() { return amx_bf16x3_kernels() != nullptr; }
+bool has_bf16_unit() { return simd_level() == SimdLevel::kAmx; }
 
 }  // namespace lockstep::cpu

@@ -249,6 +249,8 @@ def ranks_that_differ(cases):
                 ["LOCKSTEP_COMM_TIMEOUT_S=soon"], [])
     cases.apart("rendezvous_timeout", ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S", "0", "seconds"], MLP,
                 ["LOCKSTEP_RENDEZVOUS_TIMEOUT_S=0"], [])
+    cases.apart("simd_of_one", ["rank 1: ", "LOCKSTEP_SIMD is 'SSE9'", "allowed here: "], MLP, [],
+                ["LOCKSTEP_SIMD=SSE9"])
     cases.apart("device_of_one", ["rank 1: ", "LOCKSTEP_DEVICE", "tpu", "cuda"], MLP,
                 ["LOCKSTEP_DEVICE=cpu"], ["LOCKSTEP_DEVICE=tpu"])
 

@@ -157,6 +157,8 @@ def values_of_flags():
     mistake("train c.textproto --device cuda", USAGE, "--device", "cuda", "allowed here: cpu")
     mistake("train c.textproto", USAGE, "LOCKSTEP_DEVICE: value is 'tpu'", "auto, cpu, cuda",
             name="device of the environment", environment={"LOCKSTEP_DEVICE": "tpu"})
+    mistake("plan c.textproto", USAGE, "LOCKSTEP_SIMD is 'avx2'", "allowed here: ",
+            name="vector units of the environment", environment={"LOCKSTEP_SIMD": "avx2"})
     mistake("train c.textproto --max-steps 1e3", USAGE, "'1e3'", "did you mean 1000?")
     mistake("train c.textproto --max-steps 3.0", USAGE, "did you mean 3?")
     mistake("train c.textproto --max-steps 64k", USAGE, "'64k'", "a whole number, 0 or more")

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "runtime/cpu/simd_level.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/bf16x3.cc"
 #include "hwy/foreach_target.h"
@@ -192,9 +194,9 @@ const Bf16x3Kernels& portable_bf16x3_kernels() {
 }
 
 const Bf16x3Kernels& bf16x3_kernels() {
-  const Bf16x3Kernels* const amx = amx_bf16x3_kernels();
   // If a test disables AVX-512, AMX is not used either.
-  return amx != nullptr && HWY_DYNAMIC_DISPATCH(is_wide)() ? *amx : portable_bf16x3_kernels();
+  const bool amx = simd_level() == SimdLevel::kAmx && HWY_DYNAMIC_DISPATCH(is_wide)();
+  return amx ? *amx_bf16x3_kernels() : portable_bf16x3_kernels();
 }
 
 }  // namespace lockstep::cpu

@@ -118,7 +118,7 @@ struct Bf16x3Kernels {
   void (*multiply)(const Tiles& tiles);
 };
 
-// The fastest kernels on this processor.
+// The fastest kernels on this processor that simd_level() permits.
 const Bf16x3Kernels& bf16x3_kernels();
 
 // Kernels for any processor.
