@@ -7,6 +7,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/paths.h"
+#include "runtime/cpu/simd_level.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_end.h"
 
@@ -36,9 +37,12 @@ void describe_run(Session& session,
                   const exec::Device& device,
                   train::RunFolder* folder) {
   collectives::Communicator& communicator = session.communicator();
-  const std::vector<std::string> hosts = collectives::gather_texts(communicator, host_name()),
-                                 devices =
-                                     collectives::gather_texts(communicator, device.description());
+  const auto of_ranks = [&](const std::string& mine) {
+    return collectives::gather_texts(communicator, mine);
+  };
+  const std::vector<std::string> hosts = of_ranks(host_name()),
+                                 devices = of_ranks(device.description()),
+                                 simd = of_ranks(cpu::name_of(cpu::simd_level()));
   collectives::run_on_root(communicator, [&] {
     train::remove_run_end(folder->path());
     train::OptionalFiles& files = folder->optional_files();
@@ -48,6 +52,7 @@ void describe_run(Session& session,
     info.threads = compute_threads();
     info.hosts = hosts;
     info.devices = devices;
+    info.simd = simd;
     if (!session.library().empty())
       info.libraries.push_back({communicator.name(), session.library()});
     if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});

@@ -50,6 +50,7 @@ std::string environment_text(const EnvironmentInfo& info) {
   json["host"] = system.nodename;
   if (!info.hosts.empty()) json["hosts"] = info.hosts;
   if (!info.devices.empty()) json["devices"] = info.devices;
+  if (!info.simd.empty()) json["simd"] = info.simd;
   json["operating_system"] =
       fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   json["cpu_model"] = proc_value("/proc/cpuinfo", "model name");

@@ -13,6 +13,7 @@ struct EnvironmentInfo {
   int threads = 1;                   // compute threads per rank
   std::vector<std::string> hosts;    // one for each rank; may be empty
   std::vector<std::string> devices;  // descriptions, one for each rank; may be empty
+  std::vector<std::string> simd;     // vector units, one name for each rank; may be empty
   std::vector<std::pair<std::string, std::string>> libraries;  // name, version
   std::string git_revision;                                    // empty: left out
   std::vector<std::string> command_line;
@@ -25,8 +26,8 @@ std::string utc_now();
 const char* lockstep_version();
 
 // environment.json as text: lockstep_version, compiler, host, operating_system, cpu_model,
-// cpu_cores, memory_bytes, ranks, threads, hosts, devices, libraries, git_revision, command_line,
-// start_time (ISO 8601, UTC).
+// cpu_cores, memory_bytes, ranks, threads, hosts, devices, simd, libraries, git_revision,
+// command_line, start_time (ISO 8601, UTC).
 std::string environment_text(const EnvironmentInfo& info);
 
 }  // namespace lockstep::metrics

@@ -241,6 +241,30 @@ def sends(bench):
         assert (found["transport"], found["weights_hash"]) == (carries, alone), (change, found)
 
 
+def limits_vector_units(bench):
+    """LOCKSTEP_SIMD limits the units of each rank, environment.json names them, and the bits stay."""
+    def trained(name, environments):
+        run, result = bench.folder / name, bench.folder / f"{name}.json"
+        done = lockstep_run.run(
+            bench.binary, ["train", bench.mlp, "--data", bench.folder, "--run-dir", run, "--json", result,
+                           "--set", "model.mlp.hidden=100,33", "--set", f"execution.bf16x3={bf16x3}"],
+            len(environments), apart=environments)
+        assert done.returncode == 0, done.stderr
+        units = json.loads((run / "environment.json").read_text())["simd"]
+        return json.loads(result.read_text())["weights_hash"], units, done.stderr
+
+    for bf16x3 in ("false", "true"):
+        whole, [best], _ = trained(f"units-{bf16x3}", [["LOCKSTEP_SIMD="]])
+        if best == "baseline":
+            print("skipped: this processor has no AVX2")
+            return
+        found, units, log = trained(f"avx2-{bf16x3}", [["LOCKSTEP_SIMD=AVX2"], ["LOCKSTEP_SIMD="]])
+        assert (found, units) == (whole, ["AVX2", best]), (found, whole, units, best)
+        without_amx = 1 if best == "AMX" else 2
+        warned = f"{without_amx} of 2 ranks, the first is rank 0, cannot use AMX" in log
+        assert warned == (bf16x3 == "true"), log
+
+
 def generates(bench):
     """The text is bytes although the vocabulary has room for more; its length is what was asked
     for."""
@@ -442,9 +466,9 @@ def tells_whether_done(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, predicts, averages, benches, exchanges, sends, generates, ends,
-                     slices, refuses, plans_without_data, diverges, runs_from_elsewhere, logs,
-                     tells_whether_done):
+        for part in (evaluates, predicts, averages, benches, exchanges, sends,
+                     limits_vector_units, generates, ends, slices, refuses, plans_without_data,
+                     diverges, runs_from_elsewhere, logs, tells_whether_done):
             part(bench)
             print(part.__name__, "passed", flush=True)
 

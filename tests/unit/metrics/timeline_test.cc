@@ -213,6 +213,7 @@ TEST(Environment, SaysWhatRanWhere) {
   info.ranks = 4;
   info.threads = 2;
   info.hosts = {"a", "a", "b", "b"};
+  info.simd = {"AVX512", "AVX512", "AVX2", "AVX2"};
   info.libraries = {{"MPI", "4.1"}, {"oneDNN", "2.7"}};
   info.git_revision = "abc123";
   info.command_line = {"lockstep", "train", "bad \xff bytes"};
@@ -221,6 +222,7 @@ TEST(Environment, SaysWhatRanWhere) {
   EXPECT_EQ(environment["threads"], 2);
   EXPECT_EQ(environment["hosts"].size(), 4u);
   EXPECT_FALSE(environment.contains("devices"));
+  EXPECT_EQ(environment["simd"][3], "AVX2");
   EXPECT_EQ(environment["libraries"]["oneDNN"], "2.7");
   EXPECT_EQ(environment["git_revision"], "abc123");
   EXPECT_EQ(environment["command_line"][1], "train");
