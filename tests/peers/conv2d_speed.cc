@@ -3,7 +3,7 @@
 // direct convolution, whatever the algorithm. One thread; times are those that the thread had its
 // CPU, medians of the repeats.
 //
-//   conv2d_speed [REPEATS [PART_OF_A_NAME]]
+//   [LOCKSTEP_SIMD=AVX2] conv2d_speed [REPEATS [PART_OF_A_NAME]]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/matmul/linear.h"
+#include "runtime/cpu/simd_level.h"
 #include "tests/peers/cpu_time.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -193,6 +194,7 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "usage: conv2d_speed [REPEATS [PART_OF_A_NAME]]\n");
     return 2;
   }
+  cpu::simd_level();  // limits the kernels to LOCKSTEP_SIMD
   set_compute_threads(1);
   std::printf("%-31s %8s  %14s  %14s  %14s  %8s\n",
               "layer",

@@ -3,17 +3,16 @@
 // are several sets of them, used in turn. Times are those that the thread had its CPU, medians of
 // the repeats, each a round of all sets.
 //
-//   linear_speed [REPEATS [avx2]]   avx2: without AVX-512
+//   [LOCKSTEP_SIMD=AVX2] linear_speed [REPEATS]
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "hwy/targets.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/linear.h"
+#include "runtime/cpu/simd_level.h"
 #include "tests/peers/cpu_time.h"
 
 namespace lockstep::peers {
@@ -97,15 +96,11 @@ void run_shape(const graph::LinearShape& s, int repeats) {
 
 int run(int argc, char** argv) {
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
-  const bool avx2 = argc == 3 && std::string_view(argv[2]) == "avx2";
-  if (argc > (avx2 ? 3 : 2) || repeats < 1) {
-    std::fprintf(stderr, "usage: linear_speed [REPEATS [avx2]]\n");
+  if (argc > 2 || repeats < 1) {
+    std::fprintf(stderr, "usage: linear_speed [REPEATS]\n");
     return 2;
   }
-  if (avx2) {
-    hwy::SetSupportedTargetsForTest(HWY_AVX2);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
+  cpu::simd_level();  // limits the kernels to LOCKSTEP_SIMD
   set_compute_threads(1);
   std::printf("%-24s %8s %8s %8s\n", "rows x outputs x inputs", "forward", "d_x", "d_weight");
   for (const graph::LinearShape& shape : kShapes) run_shape(shape, repeats);
