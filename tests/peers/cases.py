@@ -24,6 +24,12 @@ class Case:
     def images(self):
         return self.unit == "images"
 
+    def title_in(self, precision):
+        """The title names FP32 for some cases only, and BF16 always."""
+        if precision == "FP32":
+            return self.title
+        return self.title.removesuffix(", float32") + ", BF16"
+
     def config(self, ranks, lanes, threads, steps):
         """The config of a run. Work per rank does not depend on the number of ranks."""
         return f"""name: "{self.name}"

@@ -3,7 +3,7 @@
 
     compare_pytorch.py --lockstep build/release/launcher/lockstep
                        --fma-peak build/release/tests/peers/fma_peak --python VENV/bin/python
-                       [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1]
+                       [--cases mlp,table,gpt2_124m] [--layouts 1x1,1x2,2x1] [--precision BF16]
                        [--seconds 10] [--repeats 5] [--set FIELD=VALUE] [--json FILE] [--markdown
                        FILE] [--cpu-time]
 
@@ -16,11 +16,17 @@ that does not help.
 PyTorch runs in the fastest of several set-ups, found by trying each on the case and layout, and on
 batches that lie ready in memory; Lockstep runs with its loader and its metrics.
 
+With --precision BF16 Lockstep trains with execution.precision BF16 and, with several ranks,
+comm.wire_dtype BF16. PyTorch trains in the fastest of: torch.autocast to bfloat16, FP32 whose
+products oneDNN may compute in bfloat16, and plain FP32, which can be the fastest on CPUs without
+AMX. With several ranks the fastest of these is also tried with DDP's BF16 hook for gradients.
+
 With --cpu-time what counts is the user CPU time of a step, and the ratio is the median of the ratios
 of turns that follow each other: for one thread on a machine that others use, which is not probed.
 
 Shares of the FMA peak count model FLOPs: 6 per weight and sample or token, and for GPT-2 also
 12 * layers * width * T per token for attention, or half of that without what the causal mask hides.
+The peak is that of FP32 in any precision: units for bfloat16 can exceed it.
 """
 import argparse
 import json
@@ -78,7 +84,8 @@ def summarise(case, ranks, results, peak_gflops):
 
 def compare(args, machine, sides, case, ranks, threads):
     """Measures all sides in one layout; an entry of the report."""
-    print(f"{case.title}, {ranks}x{threads}", flush=True)
+    title = case.title_in(args.precision)
+    print(f"{title}, {ranks}x{threads}", flush=True)
     prepared = {side.name: side.prepare(case, ranks, threads) for side in sides}
     results = {side.name: [] for side in sides}
     for repeat in range(args.repeats):
@@ -93,7 +100,8 @@ def compare(args, machine, sides, case, ranks, threads):
                   flush=True)
     entry = {
         "case": case.name,
-        "title": case.title,
+        "title": title,
+        "precision": args.precision,
         "layout": f"{ranks}x{threads}",
         "unit": case.unit,
         "peak_gflops": machine.peak(ranks * threads),
@@ -105,6 +113,8 @@ def compare(args, machine, sides, case, ranks, threads):
     entry["noisy"] = any(side["least_calm"] < args.least_calm for side in measured)
     if len(measured) == 2:
         entry["ratio"] = entry["lockstep"]["rate"] / entry["pytorch"]["rate"]
+    if len(measured) == 2 and entry["pytorch"]["memory_mib"] > 0:
+        entry["memory_ratio"] = entry["lockstep"]["memory_mib"] / entry["pytorch"]["memory_mib"]
     if len(measured) == 2 and args.cpu_time:
         entry["ratios"] = [torch["step_ms"] / own["step_ms"]
                            for own, torch in zip(results["Lockstep"], results["PyTorch"])]
@@ -116,14 +126,14 @@ def markdown(report):
     """The table for BENCHMARKS.md."""
     lines = [
         f"{report['cpu']}, {report['cpus']} CPUs, {report['instructions']}; "
-        f"PyTorch {report['torch'] or 'not measured'}.",
-        "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs over the measured FMA peak; for "
-        "GPT-2 with all of attention / with its causal half. Memory: peak resident MiB of the "
-        "largest rank.",
+        f"PyTorch {report['torch'] or 'not measured'}. Precision: {report['precision']}.",
+        "Ratio: Lockstep's rate over PyTorch's. Share: model FLOPs over the measured FMA peak of "
+        "FP32; for GPT-2 with all of attention / with its causal half. Memory: peak resident MiB "
+        "of the largest rank, and Lockstep's over PyTorch's.",
         "",
         "| case | ranks x threads | Lockstep /s | PyTorch /s | ratio | Lockstep share | "
-        "PyTorch share | Lockstep MiB | PyTorch MiB | PyTorch set-up |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        "PyTorch share | Lockstep MiB | PyTorch MiB | memory ratio | PyTorch set-up |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
 
     def share(side):
@@ -140,6 +150,7 @@ def markdown(report):
         row += [f"{entry['ratio']:.2f}" if "ratio" in entry else "-"]
         row += both(share)
         row += both(lambda side: f"{side['memory_mib']:,.0f}")
+        row += [f"{entry['memory_ratio']:.2f}" if "memory_ratio" in entry else "-"]
         row += both(lambda side: side["repeats"][0].get("variant", ""))[1:]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines) + "\n"
@@ -193,13 +204,14 @@ def parse_arguments():
     parser.add_argument("--python", default=sys.executable, help="a Python that can import torch")
     parser.add_argument("--cases", default=",".join(cases.CASES))
     parser.add_argument("--layouts", default="1x1,1x2,2x1")
+    parser.add_argument("--precision", choices=["FP32", "BF16"], default="FP32")
     parser.add_argument("--seconds", type=float, default=10, help="of each measurement")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--lanes-per-rank", type=int, default=1, help="Lockstep's train.lanes")
     parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE",
                         help="of Lockstep's config")
-    parser.add_argument("--variants", default=";".join(trainers.VARIANTS),
-                        help="set-ups of PyTorch to choose from, separated by semicolons")
+    parser.add_argument("--variants", help="set-ups of PyTorch to choose from, separated by "
+                                           "semicolons; by default all of the precision")
     parser.add_argument("--least-calm", type=float, default=0.93,
                         help="share of the CPUs' FMA rate below which a measurement is noisy")
     parser.add_argument("--cpu-time", action="store_true", help="user CPU time instead of time")
@@ -207,7 +219,9 @@ def parse_arguments():
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
     args = parser.parse_args()
-    args.variants = parse_names(parser, "--variants", args.variants.split(";"), trainers.VARIANTS)
+    known = list(trainers.variants(args.precision))
+    args.variants = (known if args.variants is None
+                     else parse_names(parser, "--variants", args.variants.split(";"), known))
     names = parse_names(parser, "--cases", args.cases.split(","), cases.CASES)
     args.cases = [cases.CASES[name] for name in names]
     args.layouts = [parse_layout(parser, text) for text in args.layouts.split(",")]
@@ -219,15 +233,16 @@ def main():
     machine = measure.Machine(args.fma_peak)
     version = torch_version(args.python)
     cpus = len(measure.allowed_cpus())
-    report = {"cpu": cpu_name(), "cpus": cpus, "torch": version, "results": []}
+    report = {"cpu": cpu_name(), "cpus": cpus, "torch": version, "precision": args.precision,
+              "results": []}
     with tempfile.TemporaryDirectory(prefix="lockstep-peers-") as name:
         folder, sides = pathlib.Path(name), []
         if args.lockstep:
-            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.lanes_per_rank,
-                                           args.set, args.seconds, folder))
+            sides.append(trainers.Lockstep(args.lockstep, args.mpirun, args.precision,
+                                           args.lanes_per_rank, args.set, args.seconds, folder))
         if version:
-            sides.append(trainers.PyTorch(args.python, args.variants, args.seconds, folder,
-                                          args.cpu_time))
+            sides.append(trainers.PyTorch(args.python, args.precision, args.variants, args.seconds,
+                                          folder, args.cpu_time))
         if not sides:
             sys.exit("nothing to measure: give --lockstep, or a --python that can import torch")
         for case in args.cases:

@@ -5,6 +5,7 @@ Ranks are started by compare_pytorch.py, which also pins them, and meet through 
 Every rank trains on batches that lie ready in memory: PyTorch pays for no data loading here.
 """
 import argparse
+import contextlib
 import inspect
 import json
 import os
@@ -171,6 +172,10 @@ def main():
     parser.add_argument("--least-steps", type=int, default=4)
     parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernel")
     parser.add_argument("--compile", action="store_true", help="torch.compile the model")
+    parser.add_argument("--autocast", action="store_true",
+                        help="the forward pass under torch.autocast in bfloat16")
+    parser.add_argument("--bf16-products", action="store_true",
+                        help="oneDNN may round inputs of float32 products to bfloat16")
     parser.add_argument("--bf16-hook", action="store_true", help="gradients travel in bfloat16")
     parser.add_argument("--channels-last", action="store_true", help="images as N, H, W, C")
     parser.add_argument("--onednn", action="store_true", help="matrix products by oneDNN, not MKL")
@@ -186,6 +191,9 @@ def main():
         if "VNNI" not in os.environ.get("ONEDNN_MAX_CPU_ISA", ""):
             parser.error("--onednn needs ONEDNN_MAX_CPU_ISA=AVX512_CORE_VNNI, or it is not float32")
         torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+    if args.bf16_products:
+        torch.backends.mkldnn.matmul.fp32_precision = "bf16"
+        torch.backends.mkldnn.conv.fp32_precision = "bf16"
     model, optimizer, loss_of, x, y = make_case(args.case, args.rank, args.fused)
     if args.channels_last:
         model, x = (t.to(memory_format=torch.channels_last) for t in (model, x))
@@ -201,9 +209,13 @@ def main():
     if args.compile:
         model = torch.compile(model)
 
+    forward_precision = (torch.autocast("cpu", dtype=torch.bfloat16) if args.autocast
+                         else contextlib.nullcontext())
+
     def step():
         optimizer.zero_grad(set_to_none=True)
-        loss = loss_of(model(x), y)
+        with forward_precision:
+            loss = loss_of(model(x), y)
         loss.backward()
         optimizer.step()
         return loss

@@ -2,6 +2,7 @@
 import json
 import math
 import pathlib
+import re
 import resource
 import shlex
 import shutil
@@ -28,15 +29,30 @@ VARIANTS = {  # of PyTorch: name: (environment, options of torch_train.py)
     "tuned, compiled": (KEEP_MEMORY, ["--fused", "--compile"]),
     "tuned, oneDNN, compiled": (ONEDNN, ["--fused", "--onednn", "--compile"]),
 }
+BF16_GRADIENTS = ", BF16 gradients"  # appended to a variant's name: DDP's hook for bfloat16
+
+
+def variants(precision):
+    """PyTorch's set-ups. In BF16, FP32 is one of them: CPUs without AMX may be faster in it."""
+    if precision == "FP32":
+        return VARIANTS
+    without_onednn = {name: setup for name, setup in VARIANTS.items() if "oneDNN" not in name}
+    return {
+        **{f"autocast, {name}": (environment, [*options, "--autocast"])
+           for name, (environment, options) in without_onednn.items()},
+        **{f"BF16 products, {name}": (environment, [*options, "--bf16-products"])
+           for name, (environment, options) in without_onednn.items() if name != "as installed"},
+        **{f"FP32, {name}": setup for name, setup in VARIANTS.items()},
+    }
 
 
 class Lockstep:
     name = "Lockstep"
 
-    def __init__(self, binary, mpirun, lanes_per_rank, fields, seconds, folder):
+    def __init__(self, binary, mpirun, precision, lanes_per_rank, fields, seconds, folder):
         self._binary, self._mpirun = binary, shlex.split(mpirun)
+        self._precision, self._fields = precision, fields
         self._lanes_per_rank, self._seconds = lanes_per_rank, seconds
-        self._fields = [argument for field in fields for argument in ("--set", field)]
         self._folder, self._runs = folder, 0
 
     def prepare(self, case, ranks, threads):
@@ -80,8 +96,12 @@ class Lockstep:
         run_dir = self._folder / f"lockstep-{self._runs}"
         config = self._folder / f"lockstep-{self._runs}.textproto"
         config.write_text(case.config(ranks, ranks * self._lanes_per_rank, threads, steps))
-        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device",
-                   "cpu", *self._fields]
+        fields = []
+        if self._precision == "BF16":
+            fields = ["execution.precision=BF16"] + ["comm.wire_dtype=BF16"] * (ranks > 1)
+        command = [self._binary, "train", str(config), "--run-dir", str(run_dir), "--device", "cpu"]
+        for field in fields + self._fields:
+            command += ["--set", field]
         if ranks == 1:
             command = measure.pinned(measure.allowed_cpus()[:threads], command)
         else:
@@ -116,33 +136,54 @@ def exact_step_ms(line, global_batch):
     return line["step_ms"] if line["step_ms"] >= 1 else 1e3 * global_batch / line["samples_per_s"]
 
 
+def reason_of(failure):
+    """The line that names the exception, which others may follow; otherwise the last line."""
+    lines = [line for line in str(failure).splitlines() if line.strip()]
+    named = [line for line in lines if re.match(r"[\w.]+(Error|Exception): ", line)]
+    return (named or lines)[-1]
+
+
 class PyTorch:
     name = "PyTorch"
 
-    def __init__(self, python, variants, seconds, folder, cpu_time=False):
-        self._python, self._variants, self._seconds = python, variants, seconds
+    def __init__(self, python, precision, names, seconds, folder, cpu_time=False):
+        self._python, self._precision, self._seconds = python, precision, seconds
+        self._names, self._variants = names, variants(precision)
         self._step_ms = "cpu_step_ms" if cpu_time else "step_ms"  # what decides between set-ups
         self._folder, self._runs = folder, 0
 
     def prepare(self, case, ranks, threads):
-        """Finds the fastest variant. The best of two rounds counts, so noise seldom decides."""
-        best = {}
-        for _ in range(2):
-            for variant in self._variants:
-                if ("channels last" if not case.images else "oneDNN") in variant:
-                    continue
-                try:
-                    trial = self._train(case, ranks, threads, variant, self._seconds / 3, 2)
-                except measure.ProgramFailed as failure:
-                    reason = str(failure).splitlines()[-1]
-                    print(f"  PyTorch, {variant}: left out: {reason}", flush=True)
-                    continue
-                best[variant] = min(best.get(variant, math.inf), trial[self._step_ms])
+        """Finds the fastest variant. BF16 gradients are tried with the fastest one only."""
+        unsuitable = "oneDNN" if case.images else "channels last"
+        names = [name for name in self._names if unsuitable not in name]
+        best, left_out = self._try(case, ranks, threads, names)
+        if self._precision == "BF16" and ranks > 1 and best:
+            names = [min(best, key=best.get) + BF16_GRADIENTS]
+            tried, failed = self._try(case, ranks, threads, names)
+            best, left_out = {**best, **tried}, {**left_out, **failed}
         if not best:
             raise measure.ProgramFailed(f"no variant of PyTorch trains {case.name}")
         for variant, step_ms in best.items():
             print(f"  PyTorch, {variant}: {step_ms:.3f} ms a step", flush=True)
-        return {"variant": min(best, key=best.get), "variants_step_ms": best}
+        fastest = min(best, key=best.get)
+        print(f"  PyTorch, fastest: {fastest}", flush=True)
+        return {"variant": fastest, "variants_step_ms": best, "variants_left_out": left_out}
+
+    def _try(self, case, ranks, threads, names):
+        """Milliseconds of each variant, and why others failed. The best of two rounds counts, so
+        noise seldom decides."""
+        best, left_out = {}, {}
+        for _ in range(2):
+            for variant in names:
+                try:
+                    trial = self._train(case, ranks, threads, variant, self._seconds / 3, 2)
+                except measure.ProgramFailed as failure:
+                    reason = reason_of(failure)
+                    print(f"  PyTorch, {variant}: left out: {reason}", flush=True)
+                    left_out[variant] = reason
+                    continue
+                best[variant] = min(best.get(variant, math.inf), trial[self._step_ms])
+        return best, left_out
 
     def run(self, case, ranks, threads, prepared):
         variant = prepared["variant"]
@@ -150,7 +191,9 @@ class PyTorch:
 
     def _train(self, case, ranks, threads, variant, seconds, least_steps):
         self._runs += 1
-        environment, options = VARIANTS[variant]
+        environment, options = self._variants[variant.removesuffix(BF16_GRADIENTS)]
+        if variant.endswith(BF16_GRADIENTS):
+            options = [*options, "--bf16-hook"]
         environment = {
             **environment, "OMP_NUM_THREADS": str(threads), "GLOO_SOCKET_IFNAME": "lo"
         }
