@@ -95,9 +95,8 @@ def readers(trial):
     weights = trial.folder / "weights.safetensors"
     trial.ends(trial.start("export", table, "--out", weights), 0, ["tensors"], "export")
     trial.ends(trial.start("inspect", table), 0, ["every checksum holds"], "inspect")
-    done = trial.start("replay", table, "--step", "3")
-    trial.ends(done, 2, ["the run computed in BF16", "replay it on a GPU"], "replay")
-    trial.expect("AUTO" not in done.stderr, f"replay names no other value: {done.stderr}")
+    trial.ends(trial.start("replay", gpt, "--step", "3"), 0, ["agree"],
+               "replay")
     trial.ends(trial.train("table", trial.folder / "from", "--set", f"train.init_from={weights}"),
                0, ["weights_hash"], "train.init_from of what BF16 has trained")
 
