@@ -26,6 +26,8 @@ LOSS_TOLERANCE = 1e-5  # relative
 GRAD_NORM_TOLERANCE = 1e-4  # relative
 LR_TOLERANCE = 1e-6  # relative; the config holds it as float32
 WEIGHT_TOLERANCE = 5e-5  # of a tensor's norm or projection, relative to its norm
+# Numbers of 8 bits of precision; Muon's weights differ most, by 0.066.
+BF16, BF16_TOLERANCE, BF16_WEIGHT_TOLERANCE = "execution.precision=BF16", 0.03, 0.1
 TIMEOUT_S = 300
 
 
@@ -150,6 +152,8 @@ def main():
 
     limits = {"loss": LOSS_TOLERANCE, "grad_norm": GRAD_NORM_TOLERANCE, "lr": LR_TOLERANCE,
               "weights": WEIGHT_TOLERANCE}
+    if BF16 in args.set:
+        limits |= {"loss": BF16_TOLERANCE, "grad_norm": BF16_TOLERANCE, "weights": BF16_WEIGHT_TOLERANCE}
     print(f"{'run':24} {'ranks':>5} {'lanes':>5} " + " ".join(f"{name:>10}" for name in limits))
     print(f"{'tolerance':36} " + " ".join(f"{limit:10.0e}" for limit in limits.values()))
     failures = runs = 0

@@ -98,6 +98,10 @@ std::string padded_config() {
   return text + " execution { length_buckets: [4, 8] }";
 }
 
+std::string in_bf16(const std::string& config) {
+  return config + " execution { precision: BF16 }";
+}
+
 class MemoryTest : public ::testing::TestWithParam<std::string> {};
 
 // The number of allocations of a run must not depend on how many steps it has. The last line, of
@@ -188,7 +192,14 @@ TEST(MemoryOverTcp, SumsAllocateNothing) {
   for (const int64_t count : allocated) EXPECT_EQ(count, 0);
 }
 
-constexpr const char* kNames[] = {"mlp", "gpt", "lamb", "padded", "onnx_images", "onnx_tokens"};
+constexpr const char* kNames[] = {"mlp",
+                                  "gpt",
+                                  "lamb",
+                                  "padded",
+                                  "onnx_images",
+                                  "onnx_tokens",
+                                  "gpt_in_bf16",
+                                  "onnx_images_in_bf16"};
 INSTANTIATE_TEST_SUITE_P(Models,
                          MemoryTest,
                          ::testing::Values(testing::mlp_config(),
@@ -196,7 +207,9 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            lamb_config(),
                                            padded_config(),
                                            testing::onnx_images_config(),
-                                           testing::onnx_tokens_config()),
+                                           testing::onnx_tokens_config(),
+                                           in_bf16(testing::gpt_config()),
+                                           in_bf16(testing::onnx_images_config())),
                          [](const auto& info) { return kNames[info.index]; });
 
 }  // namespace
