@@ -6,6 +6,7 @@
 #include <set>
 
 #include "runtime/base/half.h"
+#include "runtime/cpu/matmul/bf16_dot.h"
 #include "runtime/graph/autodiff.h"
 #include "runtime/graph/schema.h"
 #include "tests/ops/devices.h"
@@ -428,6 +429,13 @@ std::vector<OpDevice> cpu_devices() {
     }
     // A target of which there is no copy leaves plain x86-64.
     baseline.ways.push_back(way("baseline", HWY_SCALAR, threads));
+  }
+  if (cpu_has(HWY_AVX3) && cpu::ScopedBf16Dot::available()) {
+    Way dots = way("AVX512-BF16", HWY_AVX3, 2);
+    vectors.ways.push_back({dots.name, [=](const std::function<void()>& f) {
+                              const cpu::ScopedBf16Dot scope;
+                              dots.with(f);
+                            }});
   }
   baseline.name = "cpu baseline";
   baseline.has_fma = false;

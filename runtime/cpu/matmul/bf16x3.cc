@@ -6,16 +6,14 @@
 #include <span>
 #include <utility>
 
+#include "runtime/cpu/matmul/flush_to_zero.h"
+
 #include "runtime/cpu/simd_level.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/bf16x3.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-
-#if HWY_ARCH_X86
-#include <xmmintrin.h>
-#endif
 
 // The kernels for any processor. Only the products are vectorised.
 
@@ -96,21 +94,6 @@ HWY_EXPORT(multiply_tiles);
 HWY_EXPORT(is_wide);
 
 namespace {
-
-// While it lives, subnormal numbers are treated as zero, as TDPBF16PS does.
-class FlushToZero {
- public:
-#if HWY_ARCH_X86
-  FlushToZero() : before_(_mm_getcsr()) {
-    constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x40;
-    _mm_setcsr(before_ | kFlushToZero | kDenormalsAreZero);
-  }
-  ~FlushToZero() { _mm_setcsr(before_); }
-
- private:
-  unsigned before_;
-#endif
-};
 
 struct Parts {
   uint16_t part[kTileParts];

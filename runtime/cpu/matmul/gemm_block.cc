@@ -25,6 +25,9 @@
 #include <cstddef>
 #include <cstring>
 
+#include "runtime/cpu/matmul/bf16_dot.h"
+#include "runtime/cpu/matmul/flush_to_zero.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm_block.cc"
 #include "hwy/foreach_target.h"
@@ -166,6 +169,60 @@ HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
   return columns > (a.stride % 1024 == 0 ? kPanel : size_t{7 * kMaxPanel});
 }
 
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+// multiply_block() by AVX512-BF16, for operands of bfloat16. Pairs of numbers take the places of floats.
+void multiply_pairs(const Bf16DotKernels& kernels,
+                    size_t rows,
+                    size_t columns,
+                    size_t depth,
+                    GemmOperand a,
+                    const Panels& panels,
+                    Result c,
+                    bool accumulate,
+                    uint32_t* packed_a) {
+  constexpr size_t kRows = Bf16DotKernels::kTileRows, kColumns = Bf16DotKernels::kTileColumns;
+  kernels.pack_rows(a, rows, depth, packed_a);
+  for (size_t j = 0; j < columns; j += kColumns) {
+    const size_t some = std::min(columns - j, kColumns);
+    const float* ready = panels.ready + j * depth;
+    if (panels.ready == nullptr) {
+      float* const buffer = panels.buffer + (panels.keep ? j * depth : 0);
+      kernels.pack_panel(panels.b.at(0, j), some, depth, reinterpret_cast<uint32_t*>(buffer));
+      ready = buffer;
+    }
+    Bf16DotKernels::Tiles tiles = {.tiles = 1,
+                                   .rows = kRows,
+                                   .vectors = (some + kVecLanes - 1) / kVecLanes,
+                                   .pairs = depth / 2,
+                                   .a = packed_a,
+                                   .b = reinterpret_cast<const uint32_t*>(ready),
+                                   .c = c.data + j,
+                                   .c_stride = c.stride,
+                                   .accumulate = accumulate};
+    const bool full = c.padded || some % kVecLanes == 0;
+    for (size_t i = 0; i < rows; i += tiles.tiles * tiles.rows) {
+      tiles.rows = std::min(rows - i, kRows);
+      tiles.tiles = full ? (rows - i) / tiles.rows : 1;
+      tiles.a = packed_a + i * (depth / 2);
+      tiles.c = c.data + i * c.stride + j;
+      if (full) {
+        kernels.multiply(tiles);
+        continue;
+      }
+      HWY_ALIGN float edge[kRows * kColumns];
+      for (size_t n = 0; n < tiles.rows && accumulate; ++n)
+        std::memcpy(edge + n * kColumns, tiles.c + n * c.stride, some * sizeof(float));
+      Bf16DotKernels::Tiles inside = tiles;
+      inside.c = edge;
+      inside.c_stride = kColumns;
+      kernels.multiply(inside);
+      for (size_t n = 0; n < tiles.rows; ++n)
+        std::memcpy(tiles.c + n * c.stride, edge + n * kColumns, some * sizeof(float));
+    }
+  }
+}
+#endif
+
 void multiply_block(size_t rows,
                     size_t columns,
                     size_t depth,
@@ -174,6 +231,21 @@ void multiply_block(size_t rows,
                     Result c,
                     bool accumulate,
                     float* packed_a) {
+  const bool of_halves = a.halves != nullptr && panels.b.halves != nullptr;
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
+  const Bf16DotKernels* const kernels = of_halves ? bf16_dot_kernels() : nullptr;
+  if (kernels != nullptr && depth % 2 == 0)
+    return multiply_pairs(*kernels,
+                          rows,
+                          columns,
+                          depth,
+                          a,
+                          panels,
+                          c,
+                          accumulate,
+                          reinterpret_cast<uint32_t*>(packed_a));
+#endif
+  const FlushToZero flush(of_halves);
   const bool pack_a = packs_rows(a, columns, depth);
   const size_t rows_together = rows_packed_together(a);
   const size_t fetches = fetches_of(depth);  // per tile

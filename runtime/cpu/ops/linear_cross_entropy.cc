@@ -103,9 +103,9 @@ class CountedRows {
   T* d_x_ = nullptr;      // null if nothing was moved
 };
 
-// The gradients of one chunk, from that of its logits, which are floats.
+// The gradients of one chunk, from that of its logits.
 template <const LinearKernels& kKernels>
-void run_backward(const Op<float>& op, int64_t chunk, const float* gradient, std::byte* work) {
+void run_backward(const Op<float>& op, int64_t chunk, float* gradient, std::byte* work) {
   const auto backward = op.backward_of(chunk, gradient, work);
   // Computed before d_x, which may overwrite x.
   if (op.d_weight != nullptr) kKernels.backward_weight(backward);
@@ -113,19 +113,9 @@ void run_backward(const Op<float>& op, int64_t chunk, const float* gradient, std
   kKernels.backward_input(backward);
 }
 template <const LinearKernels& kKernels>
-void run_backward(const Op<BFloat16>& op, int64_t chunk, const float* gradient, std::byte* work) {
+void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::byte* work) {
   const int64_t rows = op.rows_of(chunk), first = chunk * op.chunk_rows() * op.shape.inputs;
   const auto [_, inputs, outputs] = op.shape;
-  if (op.d_weight != nullptr)
-    gemm({.rows = outputs,
-          .columns = inputs,
-          .depth = rows,
-          .a = {gradient, outputs, /*transposed=*/true},
-          .b = {op.x + first, inputs},
-          .c = op.d_weight,
-          .c_stride = inputs,
-          .accumulate = chunk > 0},
-         work);
   if (op.d_bias != nullptr)
     linear_backward_bias<float>({.shape = {rows, inputs, outputs},
                                  .stride = outputs,
@@ -134,8 +124,21 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, const float* gradient, 
                                  .input_activation = Activation::kNone,
                                  .d_y = gradient,
                                  .d_bias = op.d_bias});
+  // The products are of bfloat16, as they are where logits are stored.
+  round_rows(gradient, rows, outputs);
+  const auto* const rounded = reinterpret_cast<const BFloat16*>(gradient);
+  if (op.d_weight != nullptr)
+    gemm({.rows = outputs,
+          .columns = inputs,
+          .depth = rows,
+          .a = {rounded, 2 * outputs, /*transposed=*/true},
+          .b = {op.x + first, inputs},
+          .c = op.d_weight,
+          .c_stride = inputs,
+          .accumulate = chunk > 0},
+         work);
   linear_forward<BFloat16>({.shape = {rows, outputs, inputs},
-                            .x = {gradient, outputs},
+                            .x = {rounded, 2 * outputs},
                             .w = {op.weight, inputs, /*transposed=*/true},
                             .epilogue = {},
                             .y = op.d_x + first},

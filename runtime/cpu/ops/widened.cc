@@ -115,5 +115,15 @@ void run_widened(const graph::OpCall& call, void (*run)(const graph::OpCall& cal
   });
 }
 
+void round_rows(float* x, int64_t rows, int64_t columns) {
+  const auto round = HWY_DYNAMIC_DISPATCH(round_kernel);
+  parallel_for(rows, grain_rows(columns), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      float* const from = x + row * columns;
+      round(from, reinterpret_cast<BFloat16*>(from), 0, columns);
+    }
+  });
+}
+
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

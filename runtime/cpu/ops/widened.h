@@ -4,6 +4,7 @@
 // BF16; kernels that read and write 16 bits themselves need less memory and time.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "runtime/graph/op_call.h"
 
@@ -19,5 +20,9 @@ size_t widened_workspace_bytes(const graph::OpCall& call,
 // Runs a kernel, on floats where the op's arrays are bfloat16. An output has the values that the
 // kernel does not write only if it lies over an input, as one on 16 bits may.
 void run_widened(const graph::OpCall& call, void (*run)(const graph::OpCall& call));
+
+// Rounds floats (rows, columns) to bfloat16 in place. Rows begin where they did, so the stride is
+// 2 columns of bfloat16.
+void round_rows(float* x, int64_t rows, int64_t columns);
 
 }  // namespace lockstep::cpu
