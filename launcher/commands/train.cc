@@ -31,6 +31,7 @@
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/config/reference.h"
+#include "runtime/cpu/device.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
@@ -60,8 +61,10 @@ void describe(const run::PreparedRun& prepared, const SameChoices& choices, Rank
   if (prepared.config.execution.precision == Precision::kBf16 &&
       !device.device().ops().separate_memory)
     log_info(
-        "BF16 on CPUs: tensors are stored in 16 bits, and widened to FP32 for arithmetic: it saves "
-        "memory, and hardly time");
+        "BF16 on this CPU: {}",
+        cpu::multiplies_bf16()
+            ? "products by AVX512-BF16"
+            : "numbers are widened to FP32 for arithmetic, which saves memory, and hardly time");
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
     const std::string unused =

@@ -1,6 +1,7 @@
 #include "runtime/cpu/device.h"
 
 #include "runtime/cpu/backend.h"
+#include "runtime/cpu/matmul/bf16_dot.h"
 #include "runtime/cpu/simd_level.h"
 
 namespace lockstep::cpu {
@@ -25,6 +26,10 @@ class Cpu final : public exec::Device {
 }  // namespace
 
 std::unique_ptr<exec::Device> make_device() { return std::make_unique<Cpu>(); }
+
+bool multiplies_bf16() {
+  return simd_level() >= SimdLevel::kAvx512 && bf16_dot_kernels() != nullptr;
+}
 
 bool has_bf16_unit() { return simd_level() == SimdLevel::kAmx; }
 

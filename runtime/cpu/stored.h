@@ -7,14 +7,14 @@ namespace lockstep::cpu {
 
 // One of two structs of arguments, borrowed. A kernel that is compiled once for each instruction
 // set, and so cannot be a template, takes this and is compiled for both types inside:
-//   void add_kernel(Stored<graph::Add> stored, int64_t begin, int64_t end) {
+//   void add_kernel(AnyStored<graph::Add> stored, int64_t begin, int64_t end) {
 //     stored.with([&](const auto& op) HWY_ATTR { ... });
 //   }
 template <template <typename> class Arguments>
-class Stored {
+class AnyStored {
  public:
-  Stored(const Arguments<float>& op) : floats_(&op) {}
-  Stored(const Arguments<BFloat16>& op) : halves_(&op) {}
+  AnyStored(const Arguments<float>& op) : floats_(&op) {}
+  AnyStored(const Arguments<BFloat16>& op) : halves_(&op) {}
 
   template <typename F>
   void with(F f) const {

@@ -60,7 +60,7 @@ struct OpSet {
   const char* device;  // "cpu", "cuda"
   std::span<const Implementations> implementations;
   std::span<const DType> types;  // in which it computes
-  bool separate_memory;      // the host cannot reach the memory of Backend::allocate()
+  bool separate_memory;          // the host cannot reach the memory of Backend::allocate()
   size_t workspace_bytes;    // device memory that the backend uses in addition to the plan's rows
   int logits_alignment;      // bytes: see GraphOptions
   int max_tree_terms;        // max number of sums that one call adds in tree order

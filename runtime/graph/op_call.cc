@@ -44,8 +44,7 @@ OperandArray OpCall::array(size_t i) const {
   const TensorId id = is_input(i) ? op_.inputs.at(i) : op_.outputs.at(i - op_.inputs.size());
   if (id == kNoTensor) return {DType::kF32, 0, nullptr};
   const DType stored = graph_[id].dtype;
-  return {
-      dtype_of(id), static_cast<int64_t>(graph_[id].bytes() / size_of(stored)), pointer(id)};
+  return {dtype_of(id), static_cast<int64_t>(graph_[id].bytes() / size_of(stored)), pointer(id)};
 }
 
 OpKind OpCall::kind() const { return op_.kind; }

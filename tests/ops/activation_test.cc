@@ -88,8 +88,7 @@ TEST_P(ActivationTest, KeepsRelativeAccuracyInTheTailsOnTheCpu) {
   };
   test.tolerance = [](const graph::OpCall& expected, graph::OutputName, int64_t i) {
     const graph::ActivationForward<double> op{expected};
-    return Tolerance{(5 + 1.5 * op.x[i] * op.x[i]) * std::abs(op.y[i]) + 1e-30,
-                     std::abs(op.y[i])};
+    return Tolerance{(5 + 1.5 * op.x[i] * op.x[i]) * std::abs(op.y[i]) + 1e-30, std::abs(op.y[i])};
   };
   check_on_all_devices(test);
 }

@@ -40,6 +40,7 @@ struct OpDevice {
   bool has_fma = true;  // a product and the sum that it is added to round once
 };
 
+std::vector<OpDevice> cpu_devices();
 // Where the kernels for CUDA run: on the host, by fibers.
 std::vector<OpDevice> cuda_devices();
 

@@ -148,7 +148,12 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   const graph::Conv2dShape& s = op.shape;
   if (s.out_pixels() == 0) return;
   if (s.is_linear()) {
-    return linear_forward(LinearProduct<float>{.shape = linear_shape(s), .x = {op.x, linear_shape(s).inputs}, .w = {op.w, linear_shape(s).inputs}, .epilogue = op.epilogue, .y = op.y}, workspace);
+    return linear_forward(LinearProduct<float>{.shape = linear_shape(s),
+                                               .x = {op.x, linear_shape(s).inputs},
+                                               .w = {op.w, linear_shape(s).inputs},
+                                               .epilogue = op.epilogue,
+                                               .y = op.y},
+                          workspace);
   }
   if (is_depthwise(s)) return depthwise_forward(op, workspace);
   if (uses_strips(s)) {

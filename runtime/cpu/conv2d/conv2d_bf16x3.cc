@@ -71,7 +71,11 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) {
-    return bf16x3::linear_forward(LinearProduct<float>{.shape = linear_shape(s), .x = {op.x, linear_shape(s).inputs}, .w = {op.w, linear_shape(s).inputs}, .epilogue = op.epilogue, .y = op.y},
+    return bf16x3::linear_forward(LinearProduct<float>{.shape = linear_shape(s),
+                                                       .x = {op.x, linear_shape(s).inputs},
+                                                       .w = {op.w, linear_shape(s).inputs},
+                                                       .epilogue = op.epilogue,
+                                                       .y = op.y},
                                   workspace);
   }
   for_each_group(s, forward_gather(op), [&](const Gather& g) { run(g, workspace); });

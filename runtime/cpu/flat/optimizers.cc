@@ -67,9 +67,7 @@ struct NotStored {
 };
 struct StoredAsBF16 {
   BFloat16* HWY_RESTRICT to;
-  HWY_INLINE void set(float value, int64_t i) const {
-    to[i].bits = round_to<BFloat16>(value).bits;
-  }
+  HWY_INLINE void set(float value, int64_t i) const { to[i].bits = round_to<BFloat16>(value).bits; }
 };
 
 // Each element is read once, updated and written once.

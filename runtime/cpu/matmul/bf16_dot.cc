@@ -66,8 +66,8 @@ LOCKSTEP_DOT_INLINE void transpose(__m512i (&r)[16]) {
   for (int i = 0; i < 16; ++i) r[i] = t[i];
 }
 
-// to[p * to_stride + i] = pair p of row i, of up to 16 rows, for all pairs of the depth. Stores full
-// vectors.
+// to[p * to_stride + i] = pair p of row i, of up to 16 rows, for all pairs of the depth. Stores
+// full vectors.
 LOCKSTEP_DOT_INLINE void pack_rows_of_pairs(const BFloat16* from,
                                             size_t stride,
                                             size_t rows,

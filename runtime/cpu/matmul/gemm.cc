@@ -40,7 +40,8 @@ HWY_NOINLINE void multiply_rectangle(
           float* const buffer =
               packed_b + (keep ? block.begin * round_up(chunk_columns, kVecLanes) : 0);
           // So few tiles use a panel that copying it would not pay.
-          const bool in_place = !p.b.transposed && p.b.halves == nullptr && some_rows <= 2 * kRowUnit;
+          const bool in_place =
+              !p.b.transposed && p.b.halves == nullptr && some_rows <= 2 * kRowUnit;
           const Panels panels{.b = p.b.at(k, j),
                               .ready = i > rows.begin ? buffer : nullptr,
                               .buffer = buffer,

@@ -170,7 +170,8 @@ HWY_INLINE bool packs_rows(GemmOperand a, size_t columns, size_t depth) {
 }
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-// multiply_block() by AVX512-BF16, for operands of bfloat16. Pairs of numbers take the places of floats.
+// multiply_block() by AVX512-BF16, for operands of bfloat16. Pairs of numbers take the places of
+// floats.
 void multiply_pairs(const Bf16DotKernels& kernels,
                     size_t rows,
                     size_t columns,

@@ -87,7 +87,8 @@ HWY_INLINE void finish_strip(
   for (; m + 4 <= rows.end; m += 4) {
     for_each_vector(outputs.size(), [&](size_t i, auto access) HWY_ATTR {
       Vec sums[4];
-      load_transposed_4(StridedRows<float>{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
+      load_transposed_4(
+          StridedRows<float>{strip + i * kStripStride, kStripStride}, m - rows.begin, sums);
       HWY_UNROLL(4)
       for (int64_t c = 0; c < 4; ++c) {
         const size_t at = (m + c) * n_count + outputs.begin + i;
@@ -227,7 +228,7 @@ void forward_few_rows(const LinearProduct<float>& op, float* workspace) {
   });
 }
 
-void linear_forward_kernel(Stored<LinearProduct> stored, float* workspace) {
+void linear_forward_kernel(AnyStored<LinearProduct> stored, float* workspace) {
   stored.with([&]<typename T>(const LinearProduct<T>& op) HWY_ATTR {
     if constexpr (std::is_same_v<T, float>) {
       const bool widens = op.x.halves != nullptr || op.w.halves != nullptr;
@@ -272,7 +273,7 @@ HWY_INLINE void backward_bias(const graph::LinearBackward<T>& op, Range columns)
   });
 }
 
-void backward_bias_kernel(Stored<graph::LinearBackward> stored, Range columns) {
+void backward_bias_kernel(AnyStored<graph::LinearBackward> stored, Range columns) {
   stored.with([&](const auto& op) HWY_ATTR { backward_bias(op, columns); });
 }
 

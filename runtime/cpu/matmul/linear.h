@@ -20,11 +20,11 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 template <typename T>
 struct LinearProduct {
   graph::LinearShape shape;
-  GemmOperand x;          // (M, K)
-  GemmOperand w;          // (N, K), which may be stored transposed
-  Epilogue epilogue;      // applied to x w^T, whose columns are the N outputs
-  T* pre = nullptr;       // (M, N): receives x w^T + bias; or null
-  T* y;                   // (M, N); overlaps nothing
+  GemmOperand x;      // (M, K)
+  GemmOperand w;      // (N, K), which may be stored transposed
+  Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
+  T* pre = nullptr;   // (M, N): receives x w^T + bias; or null
+  T* y;               // (M, N); overlaps nothing
   // Of an activation that wrote x of the layer whose gradient this is: y is multiplied by its
   // derivative. (M, N) or null.
   const T* saved = nullptr;

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void activation_forward_kernel(Stored<graph::ActivationForward> stored,
+void activation_forward_kernel(AnyStored<graph::ActivationForward> stored,
                                int64_t begin,
                                int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
@@ -28,7 +28,7 @@ void activation_forward_kernel(Stored<graph::ActivationForward> stored,
   });
 }
 
-void activation_backward_kernel(Stored<graph::ActivationBackward> stored,
+void activation_backward_kernel(AnyStored<graph::ActivationBackward> stored,
                                 int64_t begin,
                                 int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
@@ -68,7 +68,8 @@ void run_forward(const graph::ActivationForward<T>& op) {
 
 constexpr exec::Implementation kRows[] = {
     native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kActivation, "simd"),
-    native_row<activation_backward<float>, activation_backward<BFloat16>>(graph::OpKind::kActivationBackward, "simd"),
+    native_row<activation_backward<float>, activation_backward<BFloat16>>(
+        graph::OpKind::kActivationBackward, "simd"),
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void add_kernel(Stored<graph::Add> stored, int64_t begin, int64_t end) {
+void add_kernel(AnyStored<graph::Add> stored, int64_t begin, int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
     for_each_vector(end - begin, [&](size_t offset, auto access) HWY_ATTR {
       const int64_t i = begin + static_cast<int64_t>(offset);
@@ -38,7 +38,8 @@ void run(const graph::Add<T>& op) {
   in_parallel(op.n, kGrainElements, HWY_DYNAMIC_DISPATCH(add_kernel), op);
 }
 
-constexpr exec::Implementation kRows[] = {native_row<run<float>, run<BFloat16>>(graph::OpKind::kAdd, "simd")};
+constexpr exec::Implementation kRows[] = {
+    native_row<run<float>, run<BFloat16>>(graph::OpKind::kAdd, "simd")};
 
 }  // namespace
 

@@ -443,8 +443,7 @@ void run_backward(const graph::OpCall& call) {
 
 constexpr exec::Implementation kRows[] = {
     row<run_forward, forward_workspace_bytes>(graph::OpKind::kAttention, "blockwise"),
-    row<run_backward, backward_workspace_bytes>(graph::OpKind::kAttentionBackward,
-                                                      "blockwise"),
+    row<run_backward, backward_workspace_bytes>(graph::OpKind::kAttentionBackward, "blockwise"),
 };
 
 }  // namespace

@@ -49,7 +49,7 @@ void forward_range(const graph::BatchNormForward<T>& op,
   for (; row < end; ++row) forward_rows<kRelu, kDelta, 1>(op, mean, scale, row);
 }
 
-void forward_kernel(Stored<graph::BatchNormForward> stored,
+void forward_kernel(AnyStored<graph::BatchNormForward> stored,
                     const float* mean,
                     const float* scale,
                     int64_t begin,

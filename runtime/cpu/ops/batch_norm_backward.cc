@@ -93,7 +93,7 @@ void backward_sums_range(const graph::BatchNormGradientInputs<T>& in,
   }
 }
 
-void backward_sums_kernel(Stored<GradientRows> stored,
+void backward_sums_kernel(AnyStored<GradientRows> stored,
                           const BatchNormWorkspace& at,
                           Mask mask,
                           int64_t begin,
@@ -140,7 +140,7 @@ void backward_range(const graph::BatchNormGradientInputs<T>& in,
   for (; row < end; ++row) backward_rows<kMask, 1>(in, at, d_x, row);
 }
 
-void backward_kernel(Stored<GradientRows> stored,
+void backward_kernel(AnyStored<GradientRows> stored,
                      const BatchNormWorkspace& at,
                      Mask mask,
                      int64_t begin,
@@ -226,7 +226,8 @@ void compute_input_gradient(const Inputs<T>& in,
                             T* d_x) {
   const auto rows = static_cast<double>(all_rows);
   for (int64_t c = 0; c < in.channels; ++c) {
-    const double rstd = inverse_deviation(in.variance[c], in.epsilon), scale = to_float(in.gamma[c]) * rstd;
+    const double rstd = inverse_deviation(in.variance[c], in.epsilon),
+                 scale = to_float(in.gamma[c]) * rstd;
     at.offset[c] = static_cast<float>(-scale * g_sums[c] / rows);
     at.slope[c] = static_cast<float>(-scale * rstd * product_sums[c] / rows);
   }

@@ -53,15 +53,14 @@ HWY_INLINE void sum_differences(
   }
 }
 
-void statistics_kernel(Stored<NormalizedRows> stored,
+void statistics_kernel(AnyStored<NormalizedRows> stored,
                        int64_t channels,
                        int64_t begin,
                        int64_t end,
                        float* sums,
                        float* squares) {
-  stored.with([&](const auto& rows) HWY_ATTR {
-    sum_differences(rows.x, channels, begin, end, sums, squares);
-  });
+  stored.with([&](const auto& rows)
+                  HWY_ATTR { sum_differences(rows.x, channels, begin, end, sums, squares); });
 }
 
 // Combines the parts' sums into mean and variance of channels [begin, end), by the pairwise update
@@ -103,7 +102,7 @@ HWY_INLINE void combine_statistics(const T* x,
   }
 }
 
-void combine_statistics_kernel(Stored<NormalizedRows> stored,
+void combine_statistics_kernel(AnyStored<NormalizedRows> stored,
                                const float* partial,
                                double* scratch,
                                int64_t rows,

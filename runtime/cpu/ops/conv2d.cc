@@ -72,16 +72,14 @@ void run_conv2d_backward(const graph::Conv2dBackward<float>& op) {
 constexpr exec::Implementation kRows[] = {
     row<run_conv2d<kConv2dBf16x3>, conv2d_workspace<kConv2dBf16x3>, conv2d_uses_bf16x3>(
         graph::OpKind::kConv2d, "bf16x3"),
-    row<run_conv2d<kConv2d>, conv2d_workspace<kConv2d>>(graph::OpKind::kConv2d,
-                                                              "implicit gemm"),
-    row<run_conv2d_backward<kConv2dBf16x3>,
-              conv2d_workspace<kConv2dBf16x3>,
-              conv2d_uses_bf16x3>(graph::OpKind::kConv2dBackward, "bf16x3"),
-    row<run_conv2d_backward<kConv2d>, conv2d_workspace<kConv2d>>(
-        graph::OpKind::kConv2dBackward, "implicit gemm"),
+    row<run_conv2d<kConv2d>, conv2d_workspace<kConv2d>>(graph::OpKind::kConv2d, "implicit gemm"),
+    row<run_conv2d_backward<kConv2dBf16x3>, conv2d_workspace<kConv2dBf16x3>, conv2d_uses_bf16x3>(
+        graph::OpKind::kConv2dBackward, "bf16x3"),
+    row<run_conv2d_backward<kConv2d>, conv2d_workspace<kConv2d>>(graph::OpKind::kConv2dBackward,
+                                                                 "implicit gemm"),
     row<run_conv2d_batch_norm<kConv2dBf16x3>,
-              conv2d_batch_norm_workspace<kConv2dBf16x3>,
-              conv2d_uses_bf16x3>(graph::OpKind::kConv2dBatchNorm, "bf16x3"),
+        conv2d_batch_norm_workspace<kConv2dBf16x3>,
+        conv2d_uses_bf16x3>(graph::OpKind::kConv2dBatchNorm, "bf16x3"),
     row<run_conv2d_batch_norm<kConv2d>, conv2d_batch_norm_workspace<kConv2d>>(
         graph::OpKind::kConv2dBatchNorm, "implicit gemm"),
 };

@@ -44,11 +44,11 @@ constexpr exec::Implementation kRows[] = {
     row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2d, "bf16x3"),
     row<run_forward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2d,
-                                                              "implicit gemm"),
+                                                        "implicit gemm"),
     row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
-    row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(
-        graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
+    row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2dBackward,
+                                                         "implicit gemm"),
 };
 
 }  // namespace

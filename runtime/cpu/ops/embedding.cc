@@ -6,8 +6,8 @@
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/gather.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/stored.h"
 #include "runtime/cpu/ops/words.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/embedding.cc"
@@ -28,7 +28,9 @@ HWY_INLINE void add_rows(const A* a, const B* b, Out* out, int64_t n) {
 }
 
 // Rows [begin, end) of the B * T rows of y, with positions.
-void embedding_forward_kernel(Stored<graph::EmbeddingForward> stored, int64_t begin, int64_t end) {
+void embedding_forward_kernel(AnyStored<graph::EmbeddingForward> stored,
+                              int64_t begin,
+                              int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
     const int64_t channels = op.sizes.channels;
     for (int64_t row = begin; row < end; ++row) {

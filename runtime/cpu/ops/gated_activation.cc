@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-void gated_activation_forward_kernel(Stored<graph::GatedActivationForward> stored,
+void gated_activation_forward_kernel(AnyStored<graph::GatedActivationForward> stored,
                                      int64_t begin,
                                      int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
@@ -30,7 +30,7 @@ void gated_activation_forward_kernel(Stored<graph::GatedActivationForward> store
   });
 }
 
-void gated_activation_backward_kernel(Stored<graph::GatedActivationBackward> stored,
+void gated_activation_backward_kernel(AnyStored<graph::GatedActivationBackward> stored,
                                       int64_t begin,
                                       int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
@@ -77,7 +77,8 @@ void run_backward(const graph::GatedActivationBackward<T>& op) {
 
 constexpr exec::Implementation kRows[] = {
     native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kGatedActivation, "simd"),
-    native_row<run_backward<float>, run_backward<BFloat16>>(graph::OpKind::kGatedActivationBackward, "simd"),
+    native_row<run_backward<float>, run_backward<BFloat16>>(graph::OpKind::kGatedActivationBackward,
+                                                            "simd"),
 };
 
 }  // namespace

@@ -296,10 +296,9 @@ void run_backward(const graph::GroupNormBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run_forward, workspace_bytes<graph::GroupNormForward>>(graph::OpKind::kGroupNorm,
-                                                                     "simd"),
-    row<run_backward, workspace_bytes<graph::GroupNormBackward>>(
-        graph::OpKind::kGroupNormBackward, "simd"),
+    row<run_forward, workspace_bytes<graph::GroupNormForward>>(graph::OpKind::kGroupNorm, "simd"),
+    row<run_backward, workspace_bytes<graph::GroupNormBackward>>(graph::OpKind::kGroupNormBackward,
+                                                                 "simd"),
 };
 
 }  // namespace

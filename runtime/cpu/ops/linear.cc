@@ -65,8 +65,7 @@ void run_linear_bf16(const graph::LinearForward<BFloat16>& op) {
   if (op.bias != nullptr) {
     const int64_t products = linear_workspace_bytes(op.shape, compute_threads());
     bias = reinterpret_cast<float*>(op.workspace + products);
-    std::transform(
-        op.bias, op.bias + outputs, bias, [](BFloat16 b) { return to_float(b); });
+    std::transform(op.bias, op.bias + outputs, bias, [](BFloat16 b) { return to_float(b); });
   }
   linear_forward<BFloat16>({.shape = op.shape,
                             .x = {op.x, inputs},

@@ -99,8 +99,8 @@ class CountedRows {
 
  private:
   int64_t all_, inputs_, count_ = 0;
-  int32_t* rows_;         // (count_), increasing
-  T* d_x_ = nullptr;      // null if nothing was moved
+  int32_t* rows_;     // (count_), increasing
+  T* d_x_ = nullptr;  // null if nothing was moved
 };
 
 // The gradients of one chunk, from that of its logits.
@@ -149,9 +149,8 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::b
 const float* bias_of(const Op<float>& op, float*) { return op.bias; }
 const float* bias_of(const Op<BFloat16>& op, float* memory) {
   if (op.bias == nullptr) return nullptr;
-  std::transform(op.bias, op.bias + op.shape.outputs, memory, [](BFloat16 b) {
-    return to_float(b);
-  });
+  std::transform(
+      op.bias, op.bias + op.shape.outputs, memory, [](BFloat16 b) { return to_float(b); });
   return memory;
 }
 
@@ -163,8 +162,7 @@ void run(const graph::OpCall& call) {
   auto* const results = reinterpret_cast<LossRow*>(call.workspace() + at.results);
   std::byte* const work = call.workspace() + at.products;
   const int64_t chunk_rows = op.chunk_rows();
-  const float* const bias =
-      bias_of(op, reinterpret_cast<float*>(call.workspace() + at.bias));
+  const float* const bias = bias_of(op, reinterpret_cast<float*>(call.workspace() + at.bias));
   const CountedRows<T> counted(
       op, call.lane(), reinterpret_cast<int32_t*>(call.workspace() + at.counted));
   if (op.shape.rows == 0) {

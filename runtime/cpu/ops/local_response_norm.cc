@@ -130,8 +130,8 @@ void run_backward(const graph::LocalResponseNormBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run_forward, exec::no_workspace, graph::supports_window>(
-        graph::OpKind::kLocalResponseNorm, "simd"),
+    row<run_forward, exec::no_workspace, graph::supports_window>(graph::OpKind::kLocalResponseNorm,
+                                                                 "simd"),
     row<run_backward, exec::no_workspace, graph::supports_window>(
         graph::OpKind::kLocalResponseNormBackward, "simd"),
 };

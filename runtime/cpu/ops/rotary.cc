@@ -97,12 +97,11 @@ HWY_INLINE void rotate_rows(const graph::Rotation<T>& op, int64_t begin, int64_t
     if (x == y) continue;
     for (int64_t rest = rotary_size; rest < rotated_columns; rest += head_size)
       std::memcpy(y + rest, x + rest, (head_size - rotary_size) * sizeof(T));
-    std::memcpy(
-        y + rotated_columns, x + rotated_columns, (op.width - rotated_columns) * sizeof(T));
+    std::memcpy(y + rotated_columns, x + rotated_columns, (op.width - rotated_columns) * sizeof(T));
   }
 }
 
-void rotary_kernel(Stored<graph::Rotation> stored, int64_t begin, int64_t end) {
+void rotary_kernel(AnyStored<graph::Rotation> stored, int64_t begin, int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR { rotate_rows(op, begin, end); });
 }
 

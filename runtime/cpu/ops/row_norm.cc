@@ -5,8 +5,8 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
-#include "runtime/cpu/stored.h"
 #include "runtime/cpu/row_parts.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/row_norm.cc"
@@ -84,7 +84,7 @@ HWY_INLINE void normalize_rows(const graph::RowNormForward<T>& op, int64_t begin
   }
 }
 
-void row_norm_forward_kernel(Stored<graph::RowNormForward> stored, int64_t begin, int64_t end) {
+void row_norm_forward_kernel(AnyStored<graph::RowNormForward> stored, int64_t begin, int64_t end) {
   stored.with([&](const auto& op) HWY_ATTR {
     op.centred ? normalize_rows<true>(op, begin, end) : normalize_rows<false>(op, begin, end);
   });
@@ -131,7 +131,7 @@ HWY_INLINE void rows_backward(const graph::RowNormBackward<T>& op,
 
 // d_sum of rows [begin, end), and their contribution to d_gamma and, if centred, d_beta in
 // `partial`: (columns) or (2, columns).
-void row_norm_backward_kernel(Stored<graph::RowNormBackward> stored,
+void row_norm_backward_kernel(AnyStored<graph::RowNormBackward> stored,
                               float* partial,
                               int64_t begin,
                               int64_t end) {

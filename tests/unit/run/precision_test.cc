@@ -84,10 +84,8 @@ TEST(ChoosePrecision, FollowsTheTable) {
 
 TEST(ChoosePrecision, ACpuReadsCheckpointsOfAnyPrecision) {
   for (const RunPurpose purpose : {RunPurpose::kEvaluate, RunPurpose::kPredict}) {
-    const ChosenPrecision chosen =
-        choose_precision(config({"execution.precision=FP16", "execution.loss_scale=8"}),
-                         purpose,
-                         device(false));
+    const ChosenPrecision chosen = choose_precision(
+        config({"execution.precision=FP16", "execution.loss_scale=8"}), purpose, device(false));
     EXPECT_EQ(chosen.opened.config.execution.precision, kFp32);
     EXPECT_TRUE(chosen.worth_logging);
     EXPECT_NE(chosen.text().find("FP32 (the run's is FP16"), std::string::npos) << chosen.text();

@@ -98,9 +98,7 @@ std::string padded_config() {
   return text + " execution { length_buckets: [4, 8] }";
 }
 
-std::string in_bf16(const std::string& config) {
-  return config + " execution { precision: BF16 }";
-}
+std::string in_bf16(const std::string& config) { return config + " execution { precision: BF16 }"; }
 
 class MemoryTest : public ::testing::TestWithParam<std::string> {};
 
