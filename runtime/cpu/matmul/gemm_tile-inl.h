@@ -41,22 +41,22 @@ class Prefetcher {
   // Prefetches the part (rows, columns) of an operand, spread over `calls` calls of run(). No size
   // is 0.
   HWY_INLINE Prefetcher(GemmOperand operand, size_t rows, size_t columns, size_t calls)
-      : next_(operand.data),
-        row_(operand.data),
-        stride_(operand.stride),
+      : next_(operand.halves != nullptr ? bytes(operand.halves) : bytes(operand.data)),
+        row_(next_),
         rows_left_(operand.transposed ? columns : rows) {
-    const size_t row = operand.transposed ? rows : columns;
+    const size_t size = operand.halves != nullptr ? sizeof(BFloat16) : sizeof(float);
+    const size_t row_bytes = (operand.transposed ? rows : columns) * size;
+    stride_ = static_cast<size_t>(operand.stride) * size;
     // A row that does not begin at a line boundary may end one line later.
-    const bool aligned =
-        reinterpret_cast<uintptr_t>(row_) % (kLine * sizeof(float)) == 0 && stride_ % kLine == 0;
-    row_lines_ = lines_left_ = (row - 1) / kLine + (aligned ? 1 : 2);
+    const bool aligned = reinterpret_cast<uintptr_t>(row_) % kLine == 0 && stride_ % kLine == 0;
+    row_lines_ = lines_left_ = (row_bytes - 1) / kLine + (aligned ? 1 : 2);
     lines_ = ceil_div(rows_left_ * row_lines_, calls);
   }
 
   // The same for another part of the operand, which begins at `data`.
   HWY_INLINE Prefetcher at(const float* data) const {
     Prefetcher result = *this;
-    result.next_ = result.row_ = data;
+    result.next_ = result.row_ = bytes(data);
     return result;
   }
 
@@ -76,8 +76,10 @@ class Prefetcher {
   }
 
  private:
-  static constexpr size_t kLine = 16;  // floats
-  const float *next_ = nullptr, *row_ = nullptr;
+  static constexpr size_t kLine = 64;  // bytes
+  static HWY_INLINE const char* bytes(const void* data) { return static_cast<const char*>(data); }
+
+  const char *next_ = nullptr, *row_ = nullptr;
   size_t stride_ = 0;
   size_t rows_left_ = 0, lines_left_ = 0;  // lines: of the current row
   size_t row_lines_ = 0;
