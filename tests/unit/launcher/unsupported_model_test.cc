@@ -14,7 +14,8 @@ TEST(UnsupportedModel, IsNamed) {
   config.data.source = SyntheticConfig{.samples = 64};
   config.train.global_batch = 8;
   config.train.steps = 1;
-  exec::OpSet nothing = {"none", {}, {}, true, 0, 1, 4096, 8, nullptr};
+  static constexpr DType kTypes[] = {DType::kF32};
+  exec::OpSet nothing = {"none", {}, kTypes, true, 0, 1, 4096, 8, nullptr};
   try {
     testing::prepare(config, collectives::Topology{}, run::RunPurpose::kTrain, nothing);
     ADD_FAILURE();
