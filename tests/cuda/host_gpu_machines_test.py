@@ -84,8 +84,8 @@ def bad_machines(trial, config):
     trial.train(*cuda, environment=small)
     trial.refused(5, ["GiB are free"], *cuda,
                   environment={**small, "FAKE_LIBRARY_BYTES": str(900 << 20)})
-    trial.refused(2, ["execution.precision", "BF16", "FP32"], config, "--device", "cpu", "--set",
-                  "execution.precision=BF16")
+    trial.refused(2, ["execution.precision", "FP16", "BF16"], config, "--device", "cpu", "--set",
+                  "execution.precision=FP16")
     auto = trial.train(
         config,
         environment={"LOCKSTEP_DEVICE": "auto", "FAKE_CUDA_ERROR": "35", "FAKE_CUDA_DRIVER": "0"})
