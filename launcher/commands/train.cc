@@ -64,7 +64,8 @@ void describe(const run::PreparedRun& prepared, const SameChoices& choices, Rank
         "BF16 on this CPU: {}",
         cpu::multiplies_bf16()
             ? "products by AVX512-BF16"
-            : "numbers are widened to FP32 for arithmetic, which saves memory, and hardly time");
+            : "numbers are widened to FP32 for arithmetic: activations take half the memory, and a "
+              "step as long as in FP32");
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
     const std::string unused =
