@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -203,8 +205,49 @@ bool is_amd() {
 
 constexpr Bf16DotKernels kKernels = {pack_rows, pack_panel, multiply};
 
+// Whether a product of numbers of many magnitudes has the bits of fused multiply-adds.
+bool gives_the_bits() {
+  constexpr size_t kColumns = Bf16DotKernels::kTileColumns, kDepth = 64;
+  BFloat16 x[kRows * kDepth], w[kColumns * kDepth];
+  uint32_t state = 1;
+  const auto fill = [&state](BFloat16* numbers, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+      state = state * 1664525 + 1013904223;
+      numbers[i].bits = static_cast<uint16_t>((state >> 8 & 0x807f) | (120 + (state >> 28)) << 7);
+    }
+  };
+  fill(x, kRows * kDepth);
+  fill(w, kColumns * kDepth);
+  uint32_t a[kRows * kDepth / 2 + kLanes], b[kColumns * kDepth / 2];
+  float c[kRows * kColumns];
+  pack_rows({x, kDepth}, kRows, kDepth, a);
+  pack_panel({w, kDepth, /*transposed=*/true}, kColumns, kDepth, b);
+  multiply({.tiles = 1,
+            .rows = kRows,
+            .vectors = kColumns / kLanes,
+            .pairs = kDepth / 2,
+            .a = a,
+            .b = b,
+            .c = c,
+            .c_stride = kColumns,
+            .accumulate = false});
+  for (size_t i = 0; i < kRows * kColumns; ++i) {
+    float sum = 0;
+    for (size_t k = 0; k < kDepth; ++k)
+      sum = std::fma(
+          to_float(x[i / kColumns * kDepth + k]), to_float(w[i % kColumns * kDepth + k]), sum);
+    if (std::bit_cast<uint32_t>(sum) != std::bit_cast<uint32_t>(c[i])) return false;
+  }
+  return true;
+}
+
+bool usable() {
+  static const bool right = has_instructions() && gives_the_bits();
+  return right;
+}
+
 const Bf16DotKernels*& chosen() {
-  static const Bf16DotKernels* kernels = has_instructions() && is_amd() ? &kKernels : nullptr;
+  static const Bf16DotKernels* kernels = usable() && is_amd() ? &kKernels : nullptr;
   return kernels;
 }
 
@@ -216,6 +259,6 @@ ScopedBf16Dot::ScopedBf16Dot() : before_(chosen()) {
   if (available()) chosen() = &kKernels;
 }
 ScopedBf16Dot::~ScopedBf16Dot() { chosen() = before_; }
-bool ScopedBf16Dot::available() { return has_instructions(); }
+bool ScopedBf16Dot::available() { return usable(); }
 
 }  // namespace lockstep::cpu

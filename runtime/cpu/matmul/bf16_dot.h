@@ -34,12 +34,13 @@ struct Bf16DotKernels {
   void (*multiply)(const Tiles& tiles);
 };
 
-// The kernels, if products are to use them: if the processor has them, and is AMD's. On Intel's
-// Xeons (measured on Emerald Rapids) the instruction computes half as much a second as fused
-// multiply-adds do; Zen 4 computes twice as much.
+// The kernels, if products are to use them: if the processor has them, a trial finds that they give
+// the bits of fused multiply-adds, and it is AMD's. On Intel's Xeons (measured on Emerald Rapids)
+// the instruction computes half as much a second as fused multiply-adds do; on Zen 4, by published
+// tables, twice as much.
 const Bf16DotKernels* bf16_dot_kernels();
 
-// While it lives, products use the kernels wherever the processor has them. For tests.
+// While it lives, products use the kernels wherever they give the bits. For tests.
 class ScopedBf16Dot {
  public:
   ScopedBf16Dot();
