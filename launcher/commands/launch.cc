@@ -67,8 +67,7 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
   const run::OpenedConfig given = read_config_of(text, train.common);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
   int64_t recorded = 0;
-  if (given.config.train.lanes == 0)
-    recorded = resumed_choices(resume, given.config, /*gpu=*/false).lanes;
+  if (given.config.train.lanes == 0) recorded = resumed_choices(resume, given.config).lanes;
   const RunConfig config = run::choose_lanes(given, recorded).opened.config;
   config::validate_for_ranks(config, options.ranks);
   return static_cast<ExitCode>(launch::Supervisor(options, train, text, config).run());

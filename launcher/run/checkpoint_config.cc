@@ -67,10 +67,9 @@ std::optional<Precision> recorded_precision(const checkpoint::CheckpointState& s
 
 RecordedChoices recorded_choices(const checkpoint::CheckpointState& state,
                                  const std::string& where,
-                                 const RunConfig& config,
-                                 bool gpu) {
+                                 const RunConfig& config) {
   const bool imported = state.extra.contains(checkpoint::kImportedConfigKey);
-  const bool required = gpu && config.execution.precision == Precision::kAuto;
+  const bool required = config.execution.precision == Precision::kAuto;
   return {recorded_precision(state, where, required), imported ? 0 : state.lanes};
 }
 

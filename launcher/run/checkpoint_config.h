@@ -16,8 +16,7 @@ run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
                                        const checkpoint::CheckpointState& state);
 
 // The precision in which the checkpoint's run trained. Nothing if no run wrote it (`lockstep
-// import`), or if its config cannot be read; if `required`, the latter throws CheckpointError. A
-// CPU requires nothing, since it has FP32 alone.
+// import`), or if its config cannot be read; if `required`, the latter throws CheckpointError.
 std::optional<Precision> recorded_precision(const checkpoint::CheckpointState& state,
                                             const std::string& where,
                                             bool required);
@@ -30,8 +29,7 @@ struct RecordedChoices {
 // `config`: the one that may have AUTO. Throws CheckpointError like recorded_precision().
 RecordedChoices recorded_choices(const checkpoint::CheckpointState& state,
                                  const std::string& where,
-                                 const RunConfig& config,
-                                 bool gpu);
+                                 const RunConfig& config);
 bool has_auto_choice(const RunConfig& config);
 
 // Logs, for a command that computes in FP32, that the run trained in another precision: in that of

@@ -34,10 +34,10 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
 namespace {
 
 // What the checkpoint's run recorded, if the config leaves a choice to it.
-RecordedChoices recorded_by(const EvaluationOptions& options, const RunConfig& config, bool gpu) {
+RecordedChoices recorded_by(const EvaluationOptions& options, const RunConfig& config) {
   if (!has_auto_choice(config)) return {};
   const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
-  return recorded_choices(checkpoint::read_state(folder), folder.string(), config, gpu);
+  return recorded_choices(checkpoint::read_state(folder), folder.string(), config);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ EvaluatedConfig read_evaluated_config(Session& session,
   run::ChosenPrecision chosen;
   collectives::run_on_all(communicator, [&] {
     const exec::OpSet& ops = device->ops();
-    const RecordedChoices recorded = recorded_by(options, given.config, ops.separate_memory);
+    const RecordedChoices recorded = recorded_by(options, given.config);
     chosen = run::choose_precision(
         run::choose_lanes(given, recorded.lanes).opened, purpose, ops, recorded.precision);
   });

@@ -36,17 +36,16 @@ std::string newest_state(const std::filesystem::path& run_dir, std::string& wher
 
 }  // namespace
 
-RecordedChoices resumed_choices(const std::string& resume, const RunConfig& config, bool gpu) {
+RecordedChoices resumed_choices(const std::string& resume, const RunConfig& config) {
   if (resume == "none" || !has_auto_choice(config)) return {};
   const std::filesystem::path run_dir = config.output.run_dir;
   std::string where = resume;
   if (resume != "auto") {
     where = checkpoint::resolve_checkpoint(resume);
-    return recorded_choices(checkpoint::read_state(where), where, config, gpu);
+    return recorded_choices(checkpoint::read_state(where), where, config);
   }
   const std::string text = newest_state(run_dir, where);
-  if (!text.empty())
-    return recorded_choices(checkpoint::parse_state(text, where), where, config, gpu);
+  if (!text.empty()) return recorded_choices(checkpoint::parse_state(text, where), where, config);
   const std::filesystem::path record = run_dir / "config.textproto";
   if (!is_file(run_dir / checkpoint::kLocalCopiesName) || !is_file(record)) return {};
   const RunConfig recorded =
@@ -69,7 +68,7 @@ SameChoices choose_same(Session& session,
     asked.execution.precision = Precision::kAuto;
   if (on_any(asked.train.lanes == 0)) asked.train.lanes = 0;
   collectives::run_on_root(communicator, [&] {
-    const RecordedChoices found = resumed_choices(options.resume, asked, ops.separate_memory);
+    const RecordedChoices found = resumed_choices(options.resume, asked);
     text = fmt::format("{} {}",
                        found.lanes,
                        found.precision ? lockstep::name_of(*found.precision) : std::string("none"));

@@ -15,7 +15,7 @@ namespace lockstep::launcher {
 // What AUTO in `config` takes from the run that --resume names: the newest checkpoint that can be
 // read or, if there are only the hosts' copies, the run folder. Throws ConfigError and
 // CheckpointError.
-RecordedChoices resumed_choices(const std::string& resume, const RunConfig& config, bool gpu);
+RecordedChoices resumed_choices(const std::string& resume, const RunConfig& config);
 
 // The config without AUTO, and the log's text about its lanes (see choose_lanes()).
 struct SameChoices {

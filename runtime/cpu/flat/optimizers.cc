@@ -61,7 +61,7 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   }
 }
 
-// Where the ops read another type than float, the new parameters in that type.
+// Stores the new parameters as bfloat16 too, if the ops read that.
 struct NotStored {
   HWY_INLINE void set(float, int64_t) const {}
 };

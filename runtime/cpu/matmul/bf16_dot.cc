@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/cpu/matmul/saved_registers.h"
+
 // Only this file is compiled for these instruction sets, because the processor may lack them.
 #define LOCKSTEP_DOT __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 #define LOCKSTEP_DOT_INLINE LOCKSTEP_DOT __attribute__((always_inline)) inline
@@ -177,17 +179,10 @@ void multiply(const Bf16DotKernels::Tiles& t) {
 
 // ---- Whether to use them ----
 
-uint64_t enabled_state() {
-  uint32_t low, high;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return low | uint64_t{high} << 32;
-}
-
 bool has_instructions() {
   uint32_t a, b, c, d;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return false;  // OSXSAVE
   constexpr uint64_t kAvx512 = 0xe6;
-  if ((enabled_state() & kAvx512) != kAvx512) return false;
+  if (!saves_registers(kAvx512)) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr uint32_t kNeeded = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31;  // F, DQ, BW, VL
   if ((b & kNeeded) != kNeeded) return false;

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "runtime/cpu/matmul/bf16x3.h"
+#include "runtime/cpu/matmul/saved_registers.h"
 
 // Only this file is compiled for these instruction sets, because the processor may lack them.
 #define LOCKSTEP_AMX \
@@ -333,17 +334,10 @@ LOCKSTEP_AMX void multiply(const Bf16x3Kernels::Tiles& t) {
 
 // ---- Whether there is AMX ----
 
-uint64_t enabled_state() {
-  uint32_t low, high;
-  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return low | uint64_t{high} << 32;
-}
-
 bool usable() {
   uint32_t a, b, c, d;
-  if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c >> 27 & 1) == 0) return false;  // OSXSAVE
   constexpr uint64_t kAvx512 = 0xe6, kTiles = 0x60000;
-  if ((enabled_state() & (kAvx512 | kTiles)) != (kAvx512 | kTiles)) return false;
+  if (!saves_registers(kAvx512 | kTiles)) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
   constexpr uint32_t kFoundation = 1u << 16, kDq = 1u << 17, kBw = 1u << 30, kVl = 1u << 31;
   constexpr uint32_t kBmi2 = 1u << 8, kNeeded = kFoundation | kDq | kBw | kVl | kBmi2;

@@ -17,12 +17,12 @@ bool stores_bf16(const graph::OpCall& call);
 size_t widened_workspace_bytes(const graph::OpCall& call,
                                size_t (*workspace_bytes)(const graph::OpCall& call));
 
-// Runs a kernel, on floats where the op's arrays are bfloat16. An output has the values that the
-// kernel does not write only if it lies over an input, as one on 16 bits may.
+// Runs a kernel; arrays of bfloat16 are given to it as floats. The kernel must write all of an
+// output, unless the output lies over an input.
 void run_widened(const graph::OpCall& call, void (*run)(const graph::OpCall& call));
 
-// Rounds floats (rows, columns) to bfloat16 in place. Rows begin where they did, so the stride is
-// 2 columns of bfloat16.
+// Rounds floats (rows, columns) to bfloat16 in place. A row still begins at the same address, so
+// rows are 2 * columns numbers of bfloat16 apart.
 void round_rows(float* x, int64_t rows, int64_t columns);
 
 }  // namespace lockstep::cpu
