@@ -25,8 +25,8 @@ struct LinearProduct {
   Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
   T* pre = nullptr;   // (M, N): receives x w^T + bias; or null
   T* y;               // (M, N); overlaps nothing
-  // If set (M, N), y is multiplied by the derivative of the activation that wrote the layer's x: for
-  // the gradient of x.
+  // (M, N) or null. If set, y is a gradient, which is multiplied by the derivative of the activation
+  // that wrote the layer's x.
   const T* saved = nullptr;
   Activation saved_activation = Activation::kNone;
 };
