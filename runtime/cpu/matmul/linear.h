@@ -25,7 +25,7 @@ struct LinearProduct {
   Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
   T* pre = nullptr;   // (M, N): receives x w^T + bias; or null
   T* y;               // (M, N); overlaps nothing
-  // (M, N) or null. If set, y is a gradient, which is multiplied by the derivative of the activation
+  // (M, N) or null. If set, y is a gradient, and is multiplied by the derivative of the activation
   // that wrote the layer's x.
   const T* saved = nullptr;
   Activation saved_activation = Activation::kNone;
