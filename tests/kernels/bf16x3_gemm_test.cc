@@ -93,7 +93,7 @@ TEST_F(Bf16x3Fused, NumbersOfEverySizeAreExact) {
 
 TEST(Bf16x3Gemm, BlocksAreExact) {
   static_assert(kSplitBlockChunks == 16 && kSplitKeptChunks == 48 && kSplitKeptColumns == 1024);
-  ASSERT_EQ(max_row_units(16), 7);                // 224 rows
+  ASSERT_EQ(max_row_units<float>(16), 7);         // 224 rows
   expect_exact_sample({224, 40, 512}, false);     // one whole block
   expect_exact_sample({225, 40, 512}, true);      // one row more: panels are kept
   expect_exact_sample({470, 33, 512}, false);     // three of these

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <vector>
 
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cuda/ops/implementations.h"
@@ -332,38 +334,63 @@ TEST(LinearTest, HasNoGradientOfAFrozenWeight) {
 
 // ---- Bits ----
 
-// Each output by one chain of fused multiply-adds of floats, and the bias.
-void chains_forward(const graph::OpCall& call) {
+// a(0) b(0) + ... + a(n - 1) b(n - 1) of floats, by one chain of fused multiply-adds.
+struct ChainSum {
+  template <typename A, typename B>
+  float operator()(int64_t n, const A& a, const B& b) const {
+    float sum = 0;
+    for (int64_t k = 0; k < n; ++k)
+      sum = std::fma(static_cast<float>(a(k)), static_cast<float>(b(k)), sum);
+    return sum;
+  }
+};
+
+// The same by the tiles of bf16x3.h: for each 32 of k, a chain of the even ones and one of the odd.
+struct TileSum {
+  template <typename A, typename B>
+  float operator()(int64_t n, const A& a, const B& b) const {
+    float sum = 0;
+    for (int64_t first = 0; first < n; first += 32) {
+      float chains[2] = {0, 0};
+      for (int64_t k = first; k < std::min(n, first + 32); ++k)
+        chains[k % 2] = std::fma(static_cast<float>(a(k)), static_cast<float>(b(k)), chains[k % 2]);
+      sum += chains[0] + chains[1];
+    }
+    return sum;
+  }
+};
+
+// A layer whose products are added up by SumOf.
+template <typename SumOf>
+void exact_forward(const graph::OpCall& call) {
   const graph::LinearForward<double> op{call};
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * outputs; ++i) {
-    float sum = 0;
-    for (int64_t k = 0; k < inputs; ++k)
-      sum = std::fma(static_cast<float>(op.x[i / outputs * inputs + k]),
-                     static_cast<float>(op.weight[i % outputs * inputs + k]),
-                     sum);
+    const double* const x = op.x + i / outputs * inputs;
+    const double* const w = op.weight + i % outputs * inputs;
+    const float sum = SumOf()(
+        inputs, [=](int64_t k) { return x[k]; }, [=](int64_t k) { return w[k]; });
     op.y[i] = op.bias == nullptr ? sum : sum + static_cast<float>(op.bias[i % outputs]);
   }
 }
 
-void chains_backward(const graph::OpCall& call) {
+template <typename SumOf>
+void exact_backward(const graph::OpCall& call) {
   const graph::LinearBackward<double> op{call};
   const auto [rows, inputs, outputs] = op.shape;
   for (int64_t i = 0; i < rows * inputs; ++i) {
-    float sum = 0;
-    for (int64_t n = 0; n < outputs; ++n)
-      sum = std::fma(static_cast<float>(op.d_y[i / inputs * outputs + n]),
-                     static_cast<float>(op.weight[n * inputs + i % inputs]),
-                     sum);
-    op.d_x[i] = sum;
+    const double* const d_y = op.d_y + i / inputs * outputs;
+    const double* const w = op.weight + i % inputs;
+    op.d_x[i] = SumOf()(
+        outputs, [=](int64_t n) { return d_y[n]; }, [=](int64_t n) { return w[n * inputs]; });
   }
   for (int64_t i = 0; i < outputs * inputs; ++i) {
-    float sum = 0;
-    for (int64_t m = 0; m < rows; ++m)
-      sum = std::fma(static_cast<float>(op.d_y[m * outputs + i / inputs]),
-                     static_cast<float>(op.x[m * inputs + i % inputs]),
-                     sum);
-    op.d_weight[i] = sum;
+    const double* const d_y = op.d_y + i / inputs;
+    const double* const x = op.x + i % inputs;
+    op.d_weight[i] = SumOf()(
+        rows,
+        [=](int64_t m) { return d_y[m * outputs]; },
+        [=](int64_t m) { return x[m * inputs]; });
   }
   for (int64_t n = 0; op.d_bias != nullptr && n < outputs; ++n) {
     float sum = 0;
@@ -372,19 +399,27 @@ void chains_backward(const graph::OpCall& call) {
   }
 }
 
-constexpr exec::Implementation kChains[] = {
-    {graph::OpKind::kLinear, "chains", chains_forward},
-    {graph::OpKind::kLinearBackward, "chains", chains_backward},
+template <typename SumOf>
+constexpr exec::Implementation kExact[] = {
+    {graph::OpKind::kLinear, "exact", exact_forward<SumOf>},
+    {graph::OpKind::kLinearBackward, "exact", exact_backward<SumOf>},
 };
 
-// So the bits of a row do not depend on the other rows: generating one token at a time gives what a
-// whole sequence gives.
-TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
+// The CPU's implementations that multiply by tiles, or the others.
+std::vector<exec::Implementation> implementations(bool tiles) {
+  std::vector<exec::Implementation> some;
+  for (const exec::Implementation& row : cpu::kCpuLinear)
+    if ((std::string_view(row.name) == "tiles") == tiles) some.push_back(row);
+  return some;
+}
+
+void check_bits(exec::Implementations implementations, exec::Implementations reference, bool fma) {
   for (const graph::LinearShape& s : kShapes) {
     for (const bool bias : {false, true}) {
       OpTest test = on_the_cpu(linear(s, bias, Activation::kNone));
-      test.reference = kChains;
-      test.needs_fma = true;
+      test.cpu = implementations;
+      test.reference = reference;
+      test.needs_fma = fma;
       test.tolerance = [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
         const bool rounds = expected.output_dtype(output) == DType::kBF16;
         return Tolerance{0, rounds ? std::abs(expected.output<double>(output)[i]) : 0};
@@ -392,6 +427,20 @@ TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
       check_on_all_devices(test);
     }
   }
+}
+
+// So the bits of a row do not depend on the other rows: generating one token at a time gives what a
+// whole sequence gives.
+TEST(LinearTest, OutputsAreChainsOfFusedMultiplyAddsOnTheCpu) {
+  static const std::vector<exec::Implementation> kRows = implementations(/*tiles=*/false);
+  check_bits(kRows, kExact<ChainSum>, /*fma=*/true);
+}
+
+// Products of bfloat16 are exact in floats, so plain x86-64 gives the same bits.
+TEST(LinearTest, OutputsOfTilesAreSumsOfChunks) {
+  static const std::vector<exec::Implementation> kRows = implementations(/*tiles=*/true);
+  ASSERT_FALSE(kRows.empty());
+  check_bits(kRows, kExact<TileSum>, /*fma=*/false);
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
       continue;
     }
     multiply_all(
-        DenseA{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
+        DenseA<float>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
         TapPixelsB(s, op.x + group * s.group_channels()),
         DenseC{d_weight, columns},
         s.group_outputs(),

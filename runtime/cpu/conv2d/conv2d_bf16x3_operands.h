@@ -37,6 +37,8 @@ struct GatherPixel {
 
 // Operand A: its rows are pixels, read directly from the image.
 struct GatherA {
+  using Number = float;
+
   bool as_rows() const { return true; }
 
   int64_t list(Range rows,
@@ -97,11 +99,11 @@ struct GatherB {
       const float* const tap = entry(depth.tap(k));
       const int64_t channel = depth.channel(k), channels = depth.channels(k);
       if (g.transposed) {
-        const RowPointers<kTileEdge> rows(
+        const RowPointers<kTileEdge, float> rows(
             tap + columns.begin * g.weight_stride + channel, g.weight_stride, columns.size());
         kernels.pack_rows_as_columns(rows.rows, channels, to, stride);
       } else {
-        const RowPointers<kTileDepth> rows(
+        const RowPointers<kTileDepth, float> rows(
             tap + channel * g.weight_stride + columns.begin, g.weight_stride, channels);
         kernels.pack_depth(rows.rows, columns.size(), to);
       }

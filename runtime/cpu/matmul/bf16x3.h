@@ -1,5 +1,14 @@
 #pragma once
-// Products of floats on a processor's matrix units for bfloat16, as accurate as products of floats.
+// Products on a processor's matrix units for bfloat16: of bfloat16, and of floats, as accurate as
+// products of floats.
+//
+// Products of bfloat16: a sum runs over the depth in chunks of 32, padded with zeros,
+//
+//   sum += even + odd,  even = the chain of fused multiply-adds of a[k] b[k] over k = 0, 2, ... 30
+//   of the chunk, from zero; odd over k = 1, 3, ... 31
+//
+// with every operation rounded to nearest and numbers below 2^-126 treated as zero. This is what
+// the instruction TDPBF16PS computes.
 //
 // A float is the sum of three bfloat16 numbers, each of which has the next eight bits of its
 // mantissa: x = x1 + x2 + x3, exactly. (Each part is the remainder rounded to nearest, ties away
@@ -8,14 +17,8 @@
 //
 //   a b ~ a3 b1 + a2 b1 + a2 b2 + a1 b2 + a1 b3 + a1 b1
 //
-// A sum runs over the depth in chunks of 32, padded with zeros, and within each chunk over the six
-// pairs of parts (i, j) in the order above:
-//
-//   sum += even + odd,  even = the chain of fused multiply-adds of ai[k] bj[k] over k = 0, 2, ...
-//   30 of the chunk, from zero; odd over k = 1, 3, ... 31
-//
-// with every operation rounded to nearest and numbers below 2^-126 treated as zero. This is what
-// the instruction TDPBF16PS computes. On x86-64 processors without it, the same bits are computed
+// A sum runs over the chunks, and within each one over the six pairs of parts (i, j) in the order
+// above, each as a product of bfloat16. On x86-64 processors without it, the same bits are computed
 // in software, several times slower than products of floats. (Without fused multiply-adds, products
 // below 2^-126 are treated as zero before they are added. Other processors do not flush.)
 //
@@ -24,26 +27,35 @@
 // least 3.396e38, whose sums are NaN; and products that overflow, whose sums may be NaN.
 
 #include <cstdint>
+#include <type_traits>
+
+#include "runtime/base/half.h"
 
 namespace lockstep::cpu {
 
-inline constexpr int64_t kTileEdge = 16;                         // rows or columns of a tile
-inline constexpr int64_t kTileDepth = 32;                        // of a chunk
-inline constexpr int64_t kTileParts = 3;                         // of a float
-inline constexpr int64_t kPartElems = 512;                       // of a tile, for one part
-inline constexpr int64_t kSplitElems = kTileParts * kPartElems;  // of a tile of split floats
+inline constexpr int64_t kTileEdge = 16;    // rows or columns of a tile
+inline constexpr int64_t kTileDepth = 32;   // of a chunk
+inline constexpr int64_t kPartElems = 512;  // of a tile, for one part
+// Parts of a number of type T, float or BFloat16, and elements of a tile of such numbers.
+template <typename T>
+inline constexpr int64_t kPartsOf = std::is_same_v<T, float> ? 3 : 1;
+template <typename T>
+inline constexpr int64_t kTileElems = kPartsOf<T>* kPartElems;
+inline constexpr int64_t kTileParts = kPartsOf<float>;
+inline constexpr int64_t kSplitElems = kTileElems<float>;
 
 // Prefetches rows of memory that are needed later, some cache lines at a time between products, so
 // that nothing waits for main memory.
 class RowFetcher {
  public:
   RowFetcher() = default;
-  // `rows` x `columns` floats with stride `stride`, spread over `calls` calls of run().
-  RowFetcher(const float* data, int64_t stride, int64_t rows, int64_t columns, int64_t calls)
+  // `rows` x `columns` numbers with stride `stride`, spread over `calls` calls of run().
+  template <typename T>
+  RowFetcher(const T* data, int64_t stride, int64_t rows, int64_t columns, int64_t calls)
       : row_(reinterpret_cast<const char*>(data)),
-        stride_(stride * static_cast<int64_t>(sizeof(float))),
+        stride_(stride * static_cast<int64_t>(sizeof(T))),
         rows_(columns > 0 ? rows : 0),
-        bytes_(columns * static_cast<int64_t>(sizeof(float))),
+        bytes_(columns * static_cast<int64_t>(sizeof(T))),
         lines_((rows_ * ((bytes_ + kLine - 1) / kLine) + calls - 1) / calls) {}
 
   void run() {
@@ -65,16 +77,18 @@ class RowFetcher {
   int64_t at_ = 0;     // offset within the row, in bytes
 };
 
-// The steps of a product, implemented for one kind of processor. Split tiles are bfloat16, aligned
-// to 64 bytes. A tile of A, 16 rows x 32 of the depth, is [part][row][depth]; a tile of B, 32 of
-// the depth x 16 columns, is [part][depth / 2][column][depth % 2].
-struct Bf16x3Kernels {
+// The steps of a product of numbers of type T, implemented for one kind of processor. Split tiles
+// are bfloat16, aligned to 64 bytes. A tile of A, 16 rows x 32 of the depth, is
+// [part][row][depth]; a tile of B, 32 of the depth x 16 columns, is
+// [part][depth / 2][column][depth % 2]. bfloat16 is not split: it has one part.
+template <typename T>
+struct TileKernels {
   // Tiles to be split: either tiles of A from 16 rows, one for each 32 elements of the rows, or one
   // tile of B from 16 elements of each of 32 rows.
   struct Split {
-    const float* const* rows;  // null stands for zeros
-    int64_t offset;            // offset of the first element in each row
-    int64_t count;             // elements of a row, above 0; padded with zeros
+    const T* const* rows;  // null stands for zeros
+    int64_t offset;        // offset of the first element in each row
+    int64_t count;         // elements of a row, above 0; padded with zeros
     uint16_t* to;
     int64_t stride;  // elements between consecutive tiles
   };
@@ -86,15 +100,15 @@ struct Bf16x3Kernels {
 
   // Splits `depth` elements of each of 16 columns (null stands for zeros) into tiles of B, one for
   // each chunk. `stride`: elements between consecutive tiles.
-  void (*pack_rows_as_columns)(const float* const* columns,
+  void (*pack_rows_as_columns)(const T* const* columns,
                                int64_t depth,
                                uint16_t* to,
                                int64_t stride);
 
   // Splits `columns` <= 16 elements of each of the 32 rows of a chunk (null stands for zeros) into
   // a tile of B, or into a tile of A whose rows are these columns.
-  void (*pack_depth)(const float* const* rows, int64_t columns, uint16_t* to);
-  void (*pack_depth_as_rows)(const float* const* rows, int64_t columns, uint16_t* to);
+  void (*pack_depth)(const T* const* rows, int64_t columns, uint16_t* to);
+  void (*pack_depth_as_rows)(const T* const* rows, int64_t columns, uint16_t* to);
 
   // Products of a column of tiles of A with one or two neighbouring tiles of B.
   struct Tiles {
@@ -118,13 +132,22 @@ struct Bf16x3Kernels {
   void (*multiply)(const Tiles& tiles);
 };
 
-// The fastest kernels on this processor that simd_level() permits.
-const Bf16x3Kernels& bf16x3_kernels();
+using Bf16x3Kernels = TileKernels<float>;
+
+// The fastest kernels on this processor that simd_level() permits. T: float or BFloat16.
+template <typename T>
+const TileKernels<T>& tile_kernels();
 
 // Kernels for any processor.
-const Bf16x3Kernels& portable_bf16x3_kernels();
+template <typename T>
+const TileKernels<T>& portable_tile_kernels();
 // Kernels for AMX, if the processor has it and the operating system permits its use; otherwise
 // null.
-const Bf16x3Kernels* amx_bf16x3_kernels();
+template <typename T>
+const TileKernels<T>* amx_tile_kernels();
+
+inline const Bf16x3Kernels& bf16x3_kernels() { return tile_kernels<float>(); }
+inline const Bf16x3Kernels& portable_bf16x3_kernels() { return portable_tile_kernels<float>(); }
+inline const Bf16x3Kernels* amx_bf16x3_kernels() { return amx_tile_kernels<float>(); }
 
 }  // namespace lockstep::cpu

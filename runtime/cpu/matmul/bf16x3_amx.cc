@@ -36,11 +36,22 @@ LOCKSTEP_AMX_INLINE Parts split(__m512 x) {
   return result;
 }
 
+// The bits of a mask for the first `count` of so many elements.
+LOCKSTEP_AMX_INLINE uint32_t first(int64_t count, int64_t all) {
+  return count <= 0 ? 0 : count >= all ? 0xffffffffu >> (32 - all) : (1u << count) - 1;
+}
+
 // Loads the first `count` of 16 floats, padded with zeros.
 LOCKSTEP_AMX_INLINE __m512 load(const float* from, int64_t count) {
   if (from == nullptr || count <= 0) return _mm512_setzero_ps();
   if (count >= 16) return _mm512_loadu_ps(from);
-  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(first(count, 16)), from);
+}
+// The same for bfloat16, as words.
+LOCKSTEP_AMX_INLINE __m512i load(const BFloat16* from, int64_t count) {
+  if (from == nullptr || count <= 0) return _mm512_setzero_si512();
+  return _mm512_cvtepu16_epi32(
+      _mm256_maskz_loadu_epi16(static_cast<__mmask16>(first(count, 16)), from));
 }
 
 // Stores the upper halves of the words of both, in the order `order` (see below): first those of
@@ -71,35 +82,47 @@ LOCKSTEP_AMX_INLINE __m512i interleaved_order() {
 
 // ---- Packing ----
 
-LOCKSTEP_AMX void pack_rows(const float* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
+// A row of a tile of A: the first `count` of 32 elements. `order` is consecutive_order().
+LOCKSTEP_AMX_INLINE void store_row(const float* row, int64_t count, __m512i order, uint16_t* to) {
+  store_parts(split(load(row, count)),
+              split(load(row == nullptr ? nullptr : row + 16, count - 16)),
+              order,
+              to);
+}
+LOCKSTEP_AMX_INLINE void store_row(const BFloat16* row, int64_t count, __m512i, uint16_t* to) {
+  const __m512i numbers =
+      row == nullptr
+          ? _mm512_setzero_si512()
+          : _mm512_maskz_loadu_epi16(static_cast<__mmask32>(first(count, kTileDepth)), row);
+  _mm512_store_si512(to, numbers);
+}
+
+// Two rows of the depth of a tile of B: the first `columns` of 16 elements. `order` is
+// interleaved_order().
+LOCKSTEP_AMX_INLINE void store_depth(
+    const float* even, const float* odd, int64_t columns, __m512i order, uint16_t* to) {
+  store_parts(split(load(even, columns)), split(load(odd, columns)), order, to);
+}
+LOCKSTEP_AMX_INLINE void store_depth(
+    const BFloat16* even, const BFloat16* odd, int64_t columns, __m512i, uint16_t* to) {
+  _mm512_store_si512(
+      to, _mm512_or_si512(load(even, columns), _mm512_slli_epi32(load(odd, columns), 16)));
+}
+
+template <typename T>
+LOCKSTEP_AMX void pack_rows(const T* const* rows, int64_t depth, uint16_t* to, int64_t stride) {
   const __m512i order = consecutive_order();
-  bool all_rows = true;
-  for (int64_t i = 0; i < kTileEdge; ++i) all_rows = all_rows && rows[i] != nullptr;
-  int64_t k = 0;
-  for (; all_rows && k + kTileDepth <= depth; k += kTileDepth, to += stride) {
-    for (int64_t i = 0; i < kTileEdge; ++i) {
-      store_parts(split(_mm512_loadu_ps(rows[i] + k)),
-                  split(_mm512_loadu_ps(rows[i] + k + 16)),
-                  order,
-                  to + i * kTileDepth);
-    }
-  }
-  for (; k < depth; k += kTileDepth, to += stride) {
-    for (int64_t i = 0; i < kTileEdge; ++i) {
-      const float* const row = rows[i] == nullptr ? nullptr : rows[i] + k;
-      store_parts(split(load(row, depth - k)),
-                  split(load(row == nullptr ? nullptr : row + 16, depth - k - 16)),
-                  order,
-                  to + i * kTileDepth);
-    }
+  for (int64_t k = 0; k < depth; k += kTileDepth, to += stride) {
+    for (int64_t i = 0; i < kTileEdge; ++i)
+      store_row(rows[i] == nullptr ? nullptr : rows[i] + k, depth - k, order, to + i * kTileDepth);
   }
 }
 
-LOCKSTEP_AMX void pack_depth(const float* const* rows, int64_t columns, uint16_t* to) {
+template <typename T>
+LOCKSTEP_AMX void pack_depth(const T* const* rows, int64_t columns, uint16_t* to) {
   const __m512i order = interleaved_order();
-  for (int64_t k = 0; k < kTileDepth; k += 2, to += 2 * kTileEdge) {
-    store_parts(split(load(rows[k], columns)), split(load(rows[k + 1], columns)), order, to);
-  }
+  for (int64_t k = 0; k < kTileDepth; k += 2, to += 2 * kTileEdge)
+    store_depth(rows[k], rows[k + 1], columns, order, to);
 }
 
 // Turns a tile of A into one of B, or back: transposes 16 x 16 pairs.
@@ -129,43 +152,50 @@ LOCKSTEP_AMX_INLINE void transpose_part(const uint16_t* from, uint16_t* to) {
   }
 }
 
+template <typename T>
 LOCKSTEP_AMX_INLINE void transpose_parts(const uint16_t* from, uint16_t* to) {
-  for (int64_t p = 0; p < kTileParts; ++p)
+  for (int64_t p = 0; p < kPartsOf<T>; ++p)
     transpose_part(from + p * kPartElems, to + p * kPartElems);
 }
 
-LOCKSTEP_AMX void pack_rows_as_columns(const float* const* rows,
+template <typename T>
+LOCKSTEP_AMX void pack_rows_as_columns(const T* const* rows,
                                        int64_t depth,
                                        uint16_t* to,
                                        int64_t stride) {
   constexpr int64_t kAhead = 4 * kTileDepth;
-  alignas(64) uint16_t tile[kSplitElems];
-  const float* some[kTileEdge];
+  alignas(64) uint16_t tile[kTileElems<T>];
+  const T* some[kTileEdge];
   for (int64_t k = 0; k < depth; k += kTileDepth, to += stride) {
     for (int64_t i = 0; i < kTileEdge; ++i) {
       some[i] = rows[i] == nullptr ? nullptr : rows[i] + k;
       // The rows are far apart and little is read of each at a time, so the hardware prefetcher
       // does not predict them. The prefetched address may lie in the caller's next chunk or beyond
       // the array.
-      const uintptr_t ahead = reinterpret_cast<uintptr_t>(rows[i]) + (k + kAhead) * sizeof(float);
+      const uintptr_t ahead = reinterpret_cast<uintptr_t>(rows[i]) + (k + kAhead) * sizeof(T);
       __builtin_prefetch(reinterpret_cast<const void*>(ahead), 0, 3);
-      __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64), 0, 3);
+      if constexpr (sizeof(T) == sizeof(float))
+        __builtin_prefetch(reinterpret_cast<const void*>(ahead + 64), 0, 3);
     }
-    pack_rows(some, depth - k < kTileDepth ? depth - k : kTileDepth, tile, kSplitElems);
-    transpose_parts(tile, to);
+    pack_rows(some, depth - k < kTileDepth ? depth - k : kTileDepth, tile, kTileElems<T>);
+    transpose_parts<T>(tile, to);
   }
 }
 
-LOCKSTEP_AMX void pack_depth_as_rows(const float* const* rows, int64_t columns, uint16_t* to) {
-  alignas(64) uint16_t tile[kSplitElems];
+template <typename T>
+LOCKSTEP_AMX void pack_depth_as_rows(const T* const* rows, int64_t columns, uint16_t* to) {
+  alignas(64) uint16_t tile[kTileElems<T>];
   pack_depth(rows, columns, tile);
-  transpose_parts(tile, to);
+  transpose_parts<T>(tile, to);
 }
 
 // Splits tiles step by step, two vectors in each step: a row of A, or two of the depth of B.
+template <typename T>
 class Splitter {
  public:
-  LOCKSTEP_AMX_INLINE Splitter(const Bf16x3Kernels::Split* tiles, int64_t count, bool of_b)
+  using Split = typename TileKernels<T>::Split;
+
+  LOCKSTEP_AMX_INLINE Splitter(const Split* tiles, int64_t count, bool of_b)
       : next_(tiles),
         end_(tiles + count),
         of_b_(of_b),
@@ -183,15 +213,14 @@ class Splitter {
  private:
   LOCKSTEP_AMX_INLINE void step() {
     const int64_t left = next_->count - k_;
-    __m512 first, second;
-    if (left >= kTileDepth && first_ != nullptr && second_ != nullptr) {
-      first = _mm512_loadu_ps(first_ + k_);
-      second = _mm512_loadu_ps(second_ + k_);
+    const auto from = [this](const T* row) __attribute__((always_inline)) {
+      return row == nullptr ? row : row + k_;
+    };
+    if (of_b_) {
+      store_depth(from(first_), from(second_), left, order_, to_);
     } else {
-      first = load(first_ == nullptr ? nullptr : first_ + k_, left);
-      second = load(second_ == nullptr ? nullptr : second_ + k_, of_b_ ? left : left - 16);
+      store_row(from(first_), left, order_, to_);
     }
-    store_parts(split(first), split(second), order_, to_);
     to_ += next_->stride;
     k_ += kTileDepth;
     if (k_ < next_->count) return;
@@ -205,25 +234,26 @@ class Splitter {
 
   LOCKSTEP_AMX_INLINE void load_row() {
     if (next_ == end_) return;
-    const auto at = [this](const float* row, int64_t more) __attribute__((always_inline)) {
-      return row == nullptr ? row : row + next_->offset + more;
+    const auto at = [this](const T* row) __attribute__((always_inline)) {
+      return row == nullptr ? row : row + next_->offset;
     };
-    const float* const* const rows = next_->rows;
-    first_ = at(rows[of_b_ ? 2 * row_ : row_], 0);
-    second_ = of_b_ ? at(rows[2 * row_ + 1], 0) : at(rows[row_], 16);
+    const T* const* const rows = next_->rows;
+    first_ = at(rows[of_b_ ? 2 * row_ : row_]);
+    second_ = of_b_ ? at(rows[2 * row_ + 1]) : nullptr;
     to_ = next_->to + row_ * kTileDepth;
   }
 
-  const Bf16x3Kernels::Split *next_, *end_;
+  const Split *next_, *end_;
   int64_t row_ = 0, k_ = 0;  // position of the next step
-  const float *first_ = nullptr, *second_ = nullptr;
+  const T *first_ = nullptr, *second_ = nullptr;
   uint16_t* to_ = nullptr;
   bool of_b_;
   __m512i order_;
 };
 
-LOCKSTEP_AMX void split_rows(const Bf16x3Kernels::Split* tiles, int64_t count) {
-  Splitter(tiles, count, /*of_b=*/false).finish();
+template <typename T>
+LOCKSTEP_AMX void split_rows(const typename TileKernels<T>::Split* tiles, int64_t count) {
+  Splitter<T>(tiles, count, /*of_b=*/false).finish();
 }
 
 // ---- Multiplying ----
@@ -243,10 +273,10 @@ LOCKSTEP_AMX_INLINE void load_a(const uint16_t* a, int64_t stride) {
   _tile_loadd(4, a, 64);
   if constexpr (kRowTiles == 2) _tile_loadd(5, a + stride, 64);
 }
-template <int kRowTiles, int kColumnTiles>
+template <typename T, int kColumnTiles>
 LOCKSTEP_AMX_INLINE void load_b(const uint16_t* b) {
   _tile_loadd(6, b, 64);
-  if constexpr (kColumnTiles == 2) _tile_loadd(7, b + kSplitElems, 64);
+  if constexpr (kColumnTiles == 2) _tile_loadd(7, b + kTileElems<T>, 64);
 }
 template <int kRowTiles, int kColumnTiles>
 LOCKSTEP_AMX_INLINE void add_products() {
@@ -256,9 +286,52 @@ LOCKSTEP_AMX_INLINE void add_products() {
   if constexpr (kRowTiles == 2 && kColumnTiles == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
+// The six pairs of parts of a chunk. One operand changes from each pair to the next.
 template <int kRowTiles, int kColumnTiles>
-LOCKSTEP_AMX_INLINE void multiply_tiles(
-    const Bf16x3Kernels::Tiles& t, const uint16_t* a, float* c, int64_t steps, Splitter& splitter) {
+LOCKSTEP_AMX_INLINE void multiply_chunk(const TileKernels<float>::Tiles& t,
+                                        const uint16_t* a,
+                                        const uint16_t* b,
+                                        int64_t steps,
+                                        Splitter<float>& splitter) {
+  load_a<kRowTiles, kColumnTiles>(a + 2 * kPartElems, t.a_stride);
+  load_b<float, kColumnTiles>(b);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+  load_a<kRowTiles, kColumnTiles>(a + kPartElems, t.a_stride);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+  load_b<float, kColumnTiles>(b + kPartElems);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+  load_a<kRowTiles, kColumnTiles>(a, t.a_stride);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+  load_b<float, kColumnTiles>(b + 2 * kPartElems);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+  load_b<float, kColumnTiles>(b);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+}
+
+template <int kRowTiles, int kColumnTiles>
+LOCKSTEP_AMX_INLINE void multiply_chunk(const TileKernels<BFloat16>::Tiles& t,
+                                        const uint16_t* a,
+                                        const uint16_t* b,
+                                        int64_t steps,
+                                        Splitter<BFloat16>& splitter) {
+  load_a<kRowTiles, kColumnTiles>(a, t.a_stride);
+  load_b<BFloat16, kColumnTiles>(b);
+  add_products<kRowTiles, kColumnTiles>();
+  splitter.run(steps);
+}
+
+template <typename T, int kRowTiles, int kColumnTiles>
+LOCKSTEP_AMX_INLINE void multiply_tiles(const typename TileKernels<T>::Tiles& t,
+                                        const uint16_t* a,
+                                        float* c,
+                                        int64_t steps,
+                                        Splitter<T>& splitter) {
   const int64_t c_bytes = t.c_stride * static_cast<int64_t>(sizeof(float));
   float* const below = c + kTileEdge * t.c_stride;
   if (t.accumulate) {
@@ -275,28 +348,9 @@ LOCKSTEP_AMX_INLINE void multiply_tiles(
   const uint16_t* b = t.b;
   for (int64_t chunk = 0; chunk < t.chunks; ++chunk) {
     if (t.fetcher != nullptr) t.fetcher->run();
-    // One operand changes from each pair of parts to the next.
-    load_a<kRowTiles, kColumnTiles>(a + 2 * kPartElems, t.a_stride);
-    load_b<kRowTiles, kColumnTiles>(b);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    load_a<kRowTiles, kColumnTiles>(a + kPartElems, t.a_stride);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    load_b<kRowTiles, kColumnTiles>(b + kPartElems);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    load_a<kRowTiles, kColumnTiles>(a, t.a_stride);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    load_b<kRowTiles, kColumnTiles>(b + 2 * kPartElems);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    load_b<kRowTiles, kColumnTiles>(b);
-    add_products<kRowTiles, kColumnTiles>();
-    splitter.run(steps);
-    a += kSplitElems;
-    b += kColumnTiles * kSplitElems;
+    multiply_chunk<kRowTiles, kColumnTiles>(t, a, b, steps, splitter);
+    a += kTileElems<T>;
+    b += kColumnTiles * kTileElems<T>;
   }
   _tile_stored(0, c, c_bytes);
   if constexpr (kColumnTiles == 2) _tile_stored(1, c + kTileEdge, c_bytes);
@@ -304,29 +358,31 @@ LOCKSTEP_AMX_INLINE void multiply_tiles(
   if constexpr (kRowTiles == 2 && kColumnTiles == 2) _tile_stored(3, below + kTileEdge, c_bytes);
 }
 
-template <int kColumnTiles>
-LOCKSTEP_AMX_INLINE void multiply_columns(const Bf16x3Kernels::Tiles& t) {
-  Splitter splitter(t.next, t.next_count, t.next_of_b);
-  const int64_t steps = (t.next_steps + 5) / 6;  // with each pair of parts
+template <typename T, int kColumnTiles>
+LOCKSTEP_AMX_INLINE void multiply_columns(const typename TileKernels<T>::Tiles& t) {
+  constexpr int64_t kRuns = kPartsOf<T> == 1 ? 1 : 6;  // of the splitter with each chunk
+  Splitter<T> splitter(t.next, t.next_count, t.next_of_b);
+  const int64_t steps = (t.next_steps + kRuns - 1) / kRuns;
   int64_t i = 0;
   for (; i + 2 <= t.row_tiles; i += 2) {
-    multiply_tiles<2, kColumnTiles>(
+    multiply_tiles<T, 2, kColumnTiles>(
         t, t.a + i * t.a_stride, t.c + i * kTileEdge * t.c_stride, steps, splitter);
   }
   if (i < t.row_tiles) {
-    multiply_tiles<1, kColumnTiles>(
+    multiply_tiles<T, 1, kColumnTiles>(
         t, t.a + i * t.a_stride, t.c + i * kTileEdge * t.c_stride, steps, splitter);
   }
   splitter.finish();
 }
 
-LOCKSTEP_AMX void multiply(const Bf16x3Kernels::Tiles& t) {
+template <typename T>
+LOCKSTEP_AMX void multiply(const typename TileKernels<T>::Tiles& t) {
   static constexpr TileConfig kConfig;
   _tile_loadconfig(&kConfig);
   if (t.column_tiles == 2) {
-    multiply_columns<2>(t);
+    multiply_columns<T, 2>(t);
   } else {
-    multiply_columns<1>(t);
+    multiply_columns<T, 1>(t);
   }
   // Context switches are cheaper for threads whose tile registers are released.
   _tile_release();
@@ -351,11 +407,18 @@ bool usable() {
 
 }  // namespace
 
-const Bf16x3Kernels* amx_bf16x3_kernels() {
-  static constexpr Bf16x3Kernels kKernels = {
-      "AMX", split_rows, pack_rows_as_columns, pack_depth, pack_depth_as_rows, multiply};
+template <typename T>
+const TileKernels<T>* amx_tile_kernels() {
+  static constexpr TileKernels<T> kKernels = {"AMX",
+                                              split_rows<T>,
+                                              pack_rows_as_columns<T>,
+                                              pack_depth<T>,
+                                              pack_depth_as_rows<T>,
+                                              multiply<T>};
   static const bool kUsable = usable();
   return kUsable ? &kKernels : nullptr;
 }
+template const TileKernels<float>* amx_tile_kernels();
+template const TileKernels<BFloat16>* amx_tile_kernels();
 
 }  // namespace lockstep::cpu

@@ -3,6 +3,13 @@
 
 namespace lockstep::cpu {
 
-const Bf16x3Kernels* amx_bf16x3_kernels() { return nullptr; }
+template <>
+const TileKernels<float>* amx_tile_kernels() {
+  return nullptr;
+}
+template <>
+const TileKernels<BFloat16>* amx_tile_kernels() {
+  return nullptr;
+}
 
 }  // namespace lockstep::cpu

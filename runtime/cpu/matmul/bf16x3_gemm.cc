@@ -20,8 +20,8 @@ void gemm(const Gemm& p, void* workspace) {
       std::memset(p.c + i * p.c_stride, 0, static_cast<size_t>(p.columns) * sizeof(float));
     return;
   }
-  multiply_all(DenseA{p.a, p.depth},
-               DenseB{p.b, p.depth},
+  multiply_all(DenseA<float>{p.a, p.depth},
+               DenseB<float>{p.b, p.depth},
                DenseC{p.c, p.c_stride},
                p.rows,
                p.columns,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/cpu/matmul/bf16x3_product.h"
 #include "runtime/cpu/matmul/gemm.h"
@@ -15,37 +16,50 @@ inline Range chunk_depth(Range chunks, int64_t depth) {
 }
 
 // Pointers to the first `count` <= kMax rows from `data` on; the rest are null.
-template <int64_t kMax>
+template <int64_t kMax, typename T>
 struct RowPointers {
-  RowPointers(const float* data, int64_t stride, int64_t count) {
+  RowPointers(const T* data, int64_t stride, int64_t count) {
     for (int64_t i = 0; i < kMax; ++i) rows[i] = i < count ? data + i * stride : nullptr;
   }
-  const float* rows[kMax];
+  const T* rows[kMax];
 };
 
+// The elements of an operand, which are of type T.
+template <typename T>
+const T* elements(const GemmOperand& operand) {
+  if constexpr (std::is_same_v<T, float>) {
+    return operand.data;
+  } else {
+    return operand.halves;
+  }
+}
+
+template <typename T>
 struct DenseA {
+  using Number = T;
+
   bool as_rows() const { return !a.transposed; }
 
   int64_t list(Range rows,
                Range chunks,
-               const float** pointers,
-               Bf16x3Kernels::Split* tiles,
+               const T** pointers,
+               typename TileKernels<T>::Split* tiles,
                uint16_t* to) const {
     for (int64_t i = 0; i < kTileEdge; ++i)
-      pointers[i] = i < rows.size() ? a.at(rows.begin + i, 0).data : nullptr;
+      pointers[i] = i < rows.size() ? elements<T>(a.at(rows.begin + i, 0)) : nullptr;
     const Range k = chunk_depth(chunks, depth);
-    *tiles = {pointers, k.begin, k.size(), to, kSplitElems};
+    *tiles = {pointers, k.begin, k.size(), to, kTileElems<T>};
     return 1;
   }
 
-  void pack(const Bf16x3Kernels& kernels, Range rows, Range chunks, uint16_t* to) const {
+  void pack(const TileKernels<T>& kernels, Range rows, Range chunks, uint16_t* to) const {
     const Range k = chunk_depth(chunks, depth);
-    for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += kSplitElems) {
+    for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += kTileElems<T>) {
       // Prefetches rows of a later chunk, at these columns.
       for (int64_t i = 2 * kTileDepth; i < 3 * kTileDepth; ++i)
-        __builtin_prefetch(a.at(rows.begin, std::min(begin + i, depth - 1)).data, 0, 2);
-      const RowPointers<kTileDepth> some(
-          a.at(rows.begin, begin).data, a.stride, std::min(kTileDepth, k.end - begin));
+        __builtin_prefetch(elements<T>(a.at(rows.begin, std::min(begin + i, depth - 1))), 0, 2);
+      const RowPointers<kTileDepth, T> some(
+          elements<T>(a.at(rows.begin, begin)), a.stride, std::min(kTileDepth, k.end - begin));
       kernels.pack_depth_as_rows(some.rows, rows.size(), to);
     }
   }
@@ -53,21 +67,22 @@ struct DenseA {
   int64_t depth;
 };
 
+template <typename T>
 struct DenseB {
   bool as_rows() const { return !b.transposed; }
 
   int64_t list(Range columns,
                Range chunks,
-               const float** pointers,
-               Bf16x3Kernels::Split* tiles,
+               const T** pointers,
+               typename TileKernels<T>::Split* tiles,
                uint16_t* to) const {
     int64_t count = 0;
     for (int64_t k = chunks.begin; k < chunks.end; ++k, pointers += kTileDepth) {
       for (int64_t i = 0; i < kTileDepth; ++i) {
         const int64_t row = k * kTileDepth + i;
-        pointers[i] = row < depth ? b.at(row, 0).data : nullptr;
+        pointers[i] = row < depth ? elements<T>(b.at(row, 0)) : nullptr;
       }
-      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kTileElems<T>)
         tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
     }
     return count;
@@ -75,23 +90,23 @@ struct DenseB {
 
   RowFetcher fetcher(Range columns, Range chunks, int64_t calls) const {
     const Range k = chunk_depth(chunks, depth);
-    return {b.at(k.begin, columns.begin).data, b.stride, k.size(), columns.size(), calls};
+    return {elements<T>(b.at(k.begin, columns.begin)), b.stride, k.size(), columns.size(), calls};
   }
 
-  void pack(const Bf16x3Kernels& kernels,
+  void pack(const TileKernels<T>& kernels,
             Range columns,
             Range chunks,
             uint16_t* to,
             int64_t stride) const {
     const Range k = chunk_depth(chunks, depth);
     if (b.transposed) {
-      const RowPointers<kTileEdge> some(
-          b.at(k.begin, columns.begin).data, b.stride, columns.size());
+      const RowPointers<kTileEdge, T> some(
+          elements<T>(b.at(k.begin, columns.begin)), b.stride, columns.size());
       return kernels.pack_rows_as_columns(some.rows, k.size(), to, stride);
     }
     for (int64_t begin = k.begin; begin < k.end; begin += kTileDepth, to += stride) {
-      const RowPointers<kTileDepth> some(
-          b.at(begin, columns.begin).data, b.stride, std::min(kTileDepth, k.end - begin));
+      const RowPointers<kTileDepth, T> some(
+          elements<T>(b.at(begin, columns.begin)), b.stride, std::min(kTileDepth, k.end - begin));
       kernels.pack_depth(some.rows, columns.size(), to);
     }
   }

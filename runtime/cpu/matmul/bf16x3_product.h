@@ -1,5 +1,5 @@
 #pragma once
-// Cuts products of split floats (bf16x3.h) into pieces that fit into the caches. No choice made
+// Cuts products of tiles (bf16x3.h) into pieces that fit into the caches. No choice made
 // here changes a bit of a result.
 //
 // A block of rows of A, some chunks deep, is split and stays in the second-level cache while it is
@@ -40,9 +40,10 @@ struct EvenBlocks {
 };
 
 // Pairs of row tiles in a block of A that is `chunks` chunks deep.
-inline int64_t max_row_units(int64_t chunks) {
+template <typename T>
+int64_t max_row_units(int64_t chunks) {
   return std::clamp<int64_t>(
-      kSplitBlockElems / (2 * kSplitElems * std::max<int64_t>(1, chunks)), 1, 24);
+      kSplitBlockElems / (2 * kTileElems<T> * std::max<int64_t>(1, chunks)), 1, 24);
 }
 
 inline WorkerGrid split_workers(int64_t threads, int64_t rows, int64_t columns, int64_t chunks) {
@@ -50,16 +51,17 @@ inline WorkerGrid split_workers(int64_t threads, int64_t rows, int64_t columns, 
 }
 
 // One worker's scratch memory, in elements.
+template <typename T>
 struct SplitScratch {
   SplitScratch(int64_t rows, int64_t columns, int64_t chunks) {
     const int64_t kept = std::min(chunks, kSplitKeptChunks);
     const int64_t block = EvenBlocks({0, kept}, 1, kSplitBlockChunks).step;
     const int64_t row_units = ceil_div(rows, kSplitRowUnit);
-    const bool keep = row_units > max_row_units(block);
-    packed_a = keep ? kSplitBlockElems : row_units * 2 * block * kSplitElems;
+    const bool keep = row_units > max_row_units<T>(block);
+    packed_a = keep ? kSplitBlockElems : row_units * 2 * block * kTileElems<T>;
     packed_b =
         (keep ? ceil_div(std::min(columns, kSplitKeptColumns), kSplitPanel) * kept : 2 * block) *
-        2 * kSplitElems;
+        2 * kTileElems<T>;
   }
   SplitScratch(int64_t rows, int64_t columns, int64_t chunks, WorkerGrid grid)
       : SplitScratch(grid.max_rows(rows, kSplitRowUnit), grid.max_columns(columns), chunks) {}
@@ -70,30 +72,32 @@ struct SplitScratch {
 };
 
 // A block of A, with the lists for splitting it.
+template <typename T>
 struct SplitJobs {
-  using Split = Bf16x3Kernels::Split;
-  static constexpr int64_t kMaxTiles = kSplitBlockElems / kSplitElems + 2 * kSplitBlockChunks;
+  using Split = typename TileKernels<T>::Split;
+  static constexpr int64_t kMaxTiles = kSplitBlockElems / kTileElems<T> + 2 * kSplitBlockChunks;
 
   Split tiles[kMaxTiles];
-  const float* rows[kMaxTiles * kTileEdge];
+  const T* rows[kMaxTiles * kTileEdge];
 };
 
 // Tiles that are split while others are multiplied.
+template <typename T>
 struct SplitAhead {
-  std::span<const Bf16x3Kernels::Split> tiles;
+  std::span<const typename TileKernels<T>::Split> tiles;
   int64_t of_pair = 0;  // entries of A per pair of row tiles; 0: the entries are of B
 };
 
 // Multiplies the tiles of a panel and a block of rows. Copies sums that do not fill tiles, or whose
 // rows are not contiguous, from a buffer into the result. Tiles of A to be split ahead are those of
 // the row tiles from the second pair on.
-template <typename C>
-void multiply_panel(const Bf16x3Kernels& kernels,
-                    Bf16x3Kernels::Tiles tiles,
+template <typename T, typename C>
+void multiply_panel(const TileKernels<T>& kernels,
+                    typename TileKernels<T>::Tiles tiles,
                     Range rows,
                     Range columns,
                     const C& c,
-                    SplitAhead ahead) {
+                    SplitAhead<T> ahead) {
   const int64_t pairs = ceil_div(rows.size(), kSplitRowUnit);
   const bool direct = columns.size() % kTileEdge == 0 && c.stride() > 0;
   // Selects the tiles to split while pairs [begin, end) are multiplied.
@@ -135,14 +139,14 @@ void multiply_panel(const Bf16x3Kernels& kernels,
 }
 
 // Splits a block of A, or its first pair of row tiles, and lists the others, pair by pair.
-template <typename A>
-SplitAhead split_block(const A& a,
-                       const Bf16x3Kernels& kernels,
-                       Range rows,
-                       Range chunks,
-                       uint16_t* to,
-                       SplitJobs& jobs) {
-  const int64_t stride = chunks.size() * kSplitElems;
+template <typename T, typename A>
+SplitAhead<T> split_block(const A& a,
+                          const TileKernels<T>& kernels,
+                          Range rows,
+                          Range chunks,
+                          uint16_t* to,
+                          SplitJobs<T>& jobs) {
+  const int64_t stride = chunks.size() * kTileElems<T>;
   if constexpr (requires { a.pack(kernels, rows, chunks, to); }) {
     if (!a.as_rows()) {
       // One chunk after the other, so that its rows are read once and in order.
@@ -151,7 +155,7 @@ SplitAhead split_block(const A& a,
           a.pack(kernels,
                  Range{i, std::min(rows.end, i + kTileEdge)},
                  Range{k, k + 1},
-                 to + (i - rows.begin) / kTileEdge * stride + (k - chunks.begin) * kSplitElems);
+                 to + (i - rows.begin) / kTileEdge * stride + (k - chunks.begin) * kTileElems<T>);
         }
       }
       return {};
@@ -171,6 +175,7 @@ SplitAhead split_block(const A& a,
 }
 
 // c = a b, or c += a b, for `rows` x `columns`, over a depth of `chunks` > 0.
+//   A::Number: the type of the numbers of both operands;
 //   a.as_rows(): whether rows of A are contiguous in memory;
 //   if so, a.list(rows, chunks, pointers, tiles, to): lists the tiles of up to 16 rows, to be split
 //     to `to`, with 16 pointers for each entry, and returns the number of entries, which is the
@@ -193,11 +198,12 @@ void multiply_rectangle(const A& a,
                         int64_t chunks,
                         bool accumulate,
                         uint16_t* scratch) {
-  const Bf16x3Kernels& kernels = bf16x3_kernels();
-  const SplitScratch sizes(rows.size(), columns.size(), chunks);
+  using T = typename A::Number;
+  const TileKernels<T>& kernels = tile_kernels<T>();
+  const SplitScratch<T> sizes(rows.size(), columns.size(), chunks);
   uint16_t* const packed_a = scratch;
   uint16_t* const packed_b = scratch + sizes.packed_a;
-  SplitJobs of_a, of_b;
+  SplitJobs<T> of_a, of_b;
   for (int64_t j = columns.begin; j < columns.end; j += kSplitKeptColumns) {
     const Range kept_columns{j, std::min(columns.end, j + kSplitKeptColumns)};
     const int64_t panels = ceil_div(kept_columns.size(), kSplitPanel);
@@ -208,7 +214,7 @@ void multiply_rectangle(const A& a,
     for (int64_t k = 0; k < chunks; k += kSplitKeptChunks) {
       const Range kept{k, std::min(chunks, k + kSplitKeptChunks)};
       const EvenBlocks depth(kept, 1, kSplitBlockChunks);
-      const EvenBlocks row_blocks(rows, kSplitRowUnit, max_row_units(depth.step));
+      const EvenBlocks row_blocks(rows, kSplitRowUnit, max_row_units<T>(depth.step));
       const bool keep = row_blocks.count() > 1;
       for (int64_t i = 0; i < row_blocks.count(); ++i) {
         const Range block = row_blocks[i];
@@ -218,9 +224,9 @@ void multiply_rectangle(const A& a,
           const auto panel_data = [&](int64_t panel) {
             const int64_t tiles =
                 keep ? panel * kept.size() + some.begin - k : panel % 2 * depth.step;
-            return packed_b + tiles * 2 * kSplitElems;
+            return packed_b + tiles * 2 * kTileElems<T>;
           };
-          const SplitAhead rest = split_block(a, kernels, block, some, packed_a, of_a);
+          const SplitAhead<T> rest = split_block(a, kernels, block, some, packed_a, of_a);
           // Prefetches the rows of B that are split after this block, a part of each at a time: the
           // hardware prefetcher does not predict them.
           const int64_t calls =
@@ -239,10 +245,10 @@ void multiply_rectangle(const A& a,
               b.pack(kernels,
                      Range{column, std::min(mine.end, column + kTileEdge)},
                      some,
-                     panel_data(panel) + tile * kSplitElems,
-                     tiles * kSplitElems);
+                     panel_data(panel) + tile * kTileElems<T>,
+                     tiles * kTileElems<T>);
             }
-            SplitAhead ahead = panel == 0 ? rest : SplitAhead{};
+            SplitAhead<T> ahead = panel == 0 ? rest : SplitAhead<T>{};
             ready = i > 0;
             if (!ready && ahead.tiles.empty() && b.as_rows() && panel + 1 < panels) {
               const int64_t count = b.list(
@@ -250,21 +256,21 @@ void multiply_rectangle(const A& a,
               ahead = {{of_b.tiles, static_cast<size_t>(count)}};
               ready = true;
             }
-            multiply_panel(kernels,
-                           {.row_tiles = 0,
-                            .column_tiles = tiles,
-                            .chunks = some.size(),
-                            .a = packed_a,
-                            .a_stride = some.size() * kSplitElems,
-                            .b = panel_data(panel),
-                            .c = nullptr,
-                            .c_stride = 0,
-                            .accumulate = accumulate || some.begin > 0,
-                            .fetcher = &fetcher},
-                           block,
-                           mine,
-                           c,
-                           ahead);
+            multiply_panel<T>(kernels,
+                              {.row_tiles = 0,
+                               .column_tiles = tiles,
+                               .chunks = some.size(),
+                               .a = packed_a,
+                               .a_stride = some.size() * kTileElems<T>,
+                               .b = panel_data(panel),
+                               .c = nullptr,
+                               .c_stride = 0,
+                               .accumulate = accumulate || some.begin > 0,
+                               .fetcher = &fetcher},
+                              block,
+                              mine,
+                              c,
+                              ahead);
             if (some.end == chunks) c.finish(block, mine);
           }
         }
@@ -284,7 +290,7 @@ void multiply_all(const A& a,
                   bool accumulate,
                   void* workspace) {
   const WorkerGrid grid = split_workers(compute_threads(), rows, columns, chunks);
-  const int64_t bytes = SplitScratch(rows, columns, chunks, grid).bytes();
+  const int64_t bytes = SplitScratch<typename A::Number>(rows, columns, chunks, grid).bytes();
   for_each_worker(grid.workers(), [&](int64_t worker) {
     multiply_rectangle(a,
                        b,
@@ -298,10 +304,11 @@ void multiply_all(const A& a,
 }
 
 // Scratch memory of multiply_all() on `threads` threads, in bytes; the same on every machine.
-inline int64_t split_workspace_bytes(int64_t rows, int64_t columns, int64_t chunks, int threads) {
+template <typename T = float>
+int64_t split_workspace_bytes(int64_t rows, int64_t columns, int64_t chunks, int threads) {
   if (rows == 0 || columns == 0 || chunks == 0) return 0;
   const WorkerGrid grid = split_workers(threads, rows, columns, chunks);
-  return grid.workers() * SplitScratch(rows, columns, chunks, grid).bytes();
+  return grid.workers() * SplitScratch<T>(rows, columns, chunks, grid).bytes();
 }
 
 }  // namespace lockstep::cpu

@@ -50,22 +50,13 @@ struct ForwardScratch {
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/linear.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "runtime/cpu/matmul/epilogue-inl.h"
 #include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/matmul/linear_finish-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
-
-// Stores the pre-activation and the result, for the outputs that `access` selects.
-template <Activation kKind, typename T, typename Access>
-HWY_INLINE void finish(
-    const LinearProduct<T>& op, Access access, Vec sum, size_t output, size_t at) {
-  const Epilogue& e = op.epilogue;
-  if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
-  access.store(finished<kKind>(e, access, sum, output, at), op.y + at);
-}
 
 // Prefetches the residual of some outputs before their products are computed.
 template <typename T>
@@ -114,19 +105,8 @@ HWY_NOINLINE void finish_strip_with(const LinearProduct<T>& op,
                                     const float* strip,
                                     Range outputs,
                                     Range rows) {
-  const int64_t n_count = op.shape.outputs;
-  if (op.saved != nullptr)
-    return with_activation(op.saved_activation, [&](auto kind) HWY_ATTR {
-      finish_strip(
-          n_count, strip, outputs, rows, [&](auto access, Vec sum, size_t, size_t at) HWY_ATTR {
-            access.store(activation_backward<kind>(sum, access.load(op.saved + at)), op.y + at);
-          });
-    });
-  with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
-    finish_strip(
-        n_count, strip, outputs, rows, [&](auto access, Vec sum, size_t n, size_t at) HWY_ATTR {
-          finish<kind>(op, access, sum, n, at);
-        });
+  with_finish(op, [&](auto finish) HWY_ATTR {
+    finish_strip(op.shape.outputs, strip, outputs, rows, finish);
   });
 }
 
@@ -207,11 +187,11 @@ HWY_NOINLINE void forward_few_rows_part(const LinearProduct<float>& op,
                      index > 0,
                      nullptr);
     }
-    with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
+    with_finish(op, [&](auto finish) HWY_ATTR {
       for (int64_t m = 0; m < m_count; ++m) {
         for_each_vector(columns, [&](size_t j, auto access) HWY_ATTR {
           const size_t at = m * n_count + n + j;
-          finish<decltype(kind)::value>(op, access, access.load(op.y + at), n + j, at);
+          finish(access, access.load(op.y + at), n + j, at);
         });
       }
     });

@@ -41,8 +41,8 @@ void linear_forward(const LinearProduct<float>& op, void* workspace) {
   const auto [m, k, n] = op.shape;
   if (m == 0 || n == 0) return;
   LOCKSTEP_CHECK(k > 0);
-  multiply_all(DenseA{op.x, k},
-               DenseB{{op.w.data, op.w.stride, !op.w.transposed}, k},
+  multiply_all(DenseA<float>{op.x, k},
+               DenseB<float>{{op.w.data, op.w.stride, !op.w.transposed}, k},
                LinearResult{op},
                m,
                n,

@@ -23,14 +23,20 @@ size_t linear_workspace(const graph::OpCall& op) {
   return static_cast<size_t>(kKernels.workspace_bytes(shape_of(op), compute_threads()));
 }
 
-// bfloat16: also for d_x, which is computed as a forward pass, and for the bias in floats.
+// The workspace of bfloat16 ends with the bias in floats.
+template <const HalfLinearKernels& kKernels>
+size_t products_bytes(const graph::LinearShape& shape) {
+  return static_cast<size_t>(kKernels.workspace_bytes(shape, compute_threads()));
+}
+
+template <const HalfLinearKernels& kKernels>
+size_t half_workspace(const graph::OpCall& op) {
+  const graph::LinearShape shape = shape_of(op);
+  return products_bytes<kKernels>(shape) + static_cast<size_t>(shape.outputs) * sizeof(float);
+}
+
 size_t plain_workspace(const graph::OpCall& op) {
-  const size_t floats = linear_workspace<kLinear>(op);
-  if (!stores_bf16(op)) return floats;
-  const auto [rows, inputs, outputs] = shape_of(op);
-  const auto of_d_x =
-      static_cast<size_t>(linear_workspace_bytes({rows, outputs, inputs}, compute_threads()));
-  return std::max(floats, of_d_x) + static_cast<size_t>(outputs) * sizeof(float);
+  return stores_bf16(op) ? half_workspace<kHalfLinear>(op) : linear_workspace<kLinear>(op);
 }
 
 template <const LinearKernels& kKernels>
@@ -59,47 +65,57 @@ void run_linear_backward(const graph::LinearBackward<float>& op) {
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 
-void run_linear_bf16(const graph::LinearForward<BFloat16>& op) {
+template <const HalfLinearKernels& kKernels>
+void run_half_linear(const graph::LinearForward<BFloat16>& op) {
   const auto [rows, inputs, outputs] = op.shape;
   float* bias = nullptr;
   if (op.bias != nullptr) {
-    const int64_t products = linear_workspace_bytes(op.shape, compute_threads());
-    bias = reinterpret_cast<float*>(op.workspace + products);
+    bias = reinterpret_cast<float*>(op.workspace + products_bytes<kKernels>(op.shape));
     std::transform(op.bias, op.bias + outputs, bias, [](BFloat16 b) { return to_float(b); });
   }
-  linear_forward<BFloat16>({.shape = op.shape,
-                            .x = {op.x, inputs},
-                            .w = {op.weight, inputs},
-                            .epilogue = {.bias = bias, .activation = op.activation},
-                            .pre = op.pre,
-                            .y = op.y},
-                           op.workspace);
+  kKernels.forward({.shape = op.shape,
+                    .x = {op.x, inputs},
+                    .w = {op.weight, inputs},
+                    .epilogue = {.bias = bias, .activation = op.activation},
+                    .pre = op.pre,
+                    .y = op.y},
+                   op.workspace);
 }
 
-void run_linear_backward_bf16(const graph::LinearBackward<BFloat16>& op) {
+template <const HalfLinearKernels& kKernels>
+void run_half_linear_backward(const graph::LinearBackward<BFloat16>& op) {
   const auto [rows, inputs, outputs] = op.shape;
   if (op.d_x != nullptr)
-    linear_forward<BFloat16>({.shape = {rows, outputs, inputs},
-                              .x = {op.d_y, outputs},
-                              .w = {op.weight, inputs, /*transposed=*/true},
-                              .epilogue = {},
-                              .y = op.d_x,
-                              .saved = op.saved,
-                              .saved_activation = op.input_activation},
-                             op.workspace);
-  if (op.d_weight != nullptr) gemm(product_for_weight(op), op.workspace);
+    kKernels.forward({.shape = {rows, outputs, inputs},
+                      .x = {op.d_y, outputs},
+                      .w = {op.weight, inputs, /*transposed=*/true},
+                      .epilogue = {},
+                      .y = op.d_x,
+                      .saved = op.saved,
+                      .saved_activation = op.input_activation},
+                     op.workspace);
+  if (op.d_weight != nullptr) kKernels.multiply(product_for_weight(op), op.workspace);
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
 
 constexpr exec::Implementation kRows[] = {
+    exec::row<run_half_linear<kTileLinear>,
+              half_workspace<kTileLinear>,
+              stores_bf16,
+              tiles::available_for>(graph::OpKind::kLinear, "tiles"),
     exec::row<run_linear<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
         graph::OpKind::kLinear, "bf16x3"),
-    native_row<run_linear<kLinear>, run_linear_bf16, plain_workspace>(graph::OpKind::kLinear,
-                                                                      "gemm"),
+    native_row<run_linear<kLinear>, run_half_linear<kHalfLinear>, plain_workspace>(
+        graph::OpKind::kLinear, "gemm"),
+    exec::row<run_half_linear_backward<kTileLinear>,
+              half_workspace<kTileLinear>,
+              stores_bf16,
+              tiles::available_for>(graph::OpKind::kLinearBackward, "tiles"),
     exec::row<run_linear_backward<kLinearBf16x3>, linear_workspace<kLinearBf16x3>, uses_bf16x3>(
         graph::OpKind::kLinearBackward, "bf16x3"),
-    native_row<run_linear_backward<kLinear>, run_linear_backward_bf16, plain_workspace>(
-        graph::OpKind::kLinearBackward, "gemm"),
+    native_row<run_linear_backward<kLinear>,
+               run_half_linear_backward<kHalfLinear>,
+               plain_workspace>(graph::OpKind::kLinearBackward, "gemm"),
 };
 
 }  // namespace

@@ -40,24 +40,27 @@ Workspace workspace_of(const Op<T>& op) {
   return at;
 }
 
-template <typename T, const LinearKernels& kKernels>
+int64_t products_bytes(const LinearKernels& kernels, const graph::LinearShape& shape) {
+  return kernels.workspace_bytes(shape, compute_threads());
+}
+int64_t products_bytes(const HalfLinearKernels& kernels, const graph::LinearShape& shape) {
+  return kernels.loss_workspace_bytes(shape, compute_threads());
+}
+
+template <typename T, const auto& kKernels>
 size_t workspace_bytes(const Op<T>& op) {
-  const int threads = compute_threads();
-  const auto [_, inputs, outputs] = op.shape;
   // max over all chunk sizes: the number of counted rows is known only when the op runs
   int64_t max_bytes = 0;
-  for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows) {
-    max_bytes = std::max(max_bytes, kKernels.workspace_bytes({rows, inputs, outputs}, threads));
-    if (std::is_same_v<T, BFloat16>)
-      max_bytes = std::max(max_bytes, kKernels.workspace_bytes({rows, outputs, inputs}, threads));
-  }
+  for (int64_t rows = 1; rows <= op.chunk_rows(); ++rows)
+    max_bytes =
+        std::max(max_bytes, products_bytes(kKernels, {rows, op.shape.inputs, op.shape.outputs}));
   return workspace_of(op).products + static_cast<size_t>(max_bytes);
 }
 
-template <const LinearKernels& kKernels>
+template <const LinearKernels& kOfFloats, const HalfLinearKernels& kOfHalves>
 size_t workspace_bytes(const graph::OpCall& call) {
-  return stores_bf16(call) ? workspace_bytes<BFloat16, kKernels>(Op<BFloat16>{call})
-                           : workspace_bytes<float, kKernels>(Op<float>{call});
+  return stores_bf16(call) ? workspace_bytes<BFloat16, kOfHalves>(Op<BFloat16>{call})
+                           : workspace_bytes<float, kOfFloats>(Op<float>{call});
 }
 
 // Leaves rows without a loss, such as the unmasked tokens of a masked language model, out of the
@@ -112,7 +115,7 @@ void run_backward(const Op<float>& op, int64_t chunk, float* gradient, std::byte
   if (op.d_bias != nullptr) linear_backward_bias(backward);
   kKernels.backward_input(backward);
 }
-template <const LinearKernels& kKernels>
+template <const HalfLinearKernels& kKernels>
 void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::byte* work) {
   const int64_t rows = op.rows_of(chunk), first = chunk * op.chunk_rows() * op.shape.inputs;
   const auto [_, inputs, outputs] = op.shape;
@@ -128,21 +131,30 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::b
   round_rows(gradient, rows, outputs);
   const auto* const rounded = reinterpret_cast<const BFloat16*>(gradient);
   if (op.d_weight != nullptr)
-    gemm({.rows = outputs,
-          .columns = inputs,
-          .depth = rows,
-          .a = {rounded, 2 * outputs, /*transposed=*/true},
-          .b = {op.x + first, inputs},
-          .c = op.d_weight,
-          .c_stride = inputs,
-          .accumulate = chunk > 0},
-         work);
-  linear_forward<BFloat16>({.shape = {rows, outputs, inputs},
-                            .x = {rounded, 2 * outputs},
-                            .w = {op.weight, inputs, /*transposed=*/true},
-                            .epilogue = {},
-                            .y = op.d_x + first},
-                           work);
+    kKernels.multiply({.rows = outputs,
+                       .columns = inputs,
+                       .depth = rows,
+                       .a = {rounded, 2 * outputs, /*transposed=*/true},
+                       .b = {op.x + first, inputs},
+                       .c = op.d_weight,
+                       .c_stride = inputs,
+                       .accumulate = chunk > 0},
+                      work);
+  kKernels.forward({.shape = {rows, outputs, inputs},
+                    .x = {rounded, 2 * outputs},
+                    .w = {op.weight, inputs, /*transposed=*/true},
+                    .epilogue = {},
+                    .y = op.d_x + first},
+                   work);
+}
+
+void forward(const LinearKernels& kernels, const LinearProduct<float>& logits, std::byte* work) {
+  kernels.forward(logits, work);
+}
+void forward(const HalfLinearKernels& kernels,
+             const LinearProduct<float>& logits,
+             std::byte* work) {
+  kernels.forward_to_floats(logits, work);
 }
 
 // The bias in floats; null if there is none.
@@ -154,7 +166,7 @@ const float* bias_of(const Op<BFloat16>& op, float* memory) {
   return memory;
 }
 
-template <typename T, const LinearKernels& kKernels>
+template <typename T, const auto& kKernels>
 void run(const graph::OpCall& call) {
   Op<T> op{call};
   const Workspace at = workspace_of(op);
@@ -171,12 +183,13 @@ void run(const graph::OpCall& call) {
   }
   for (int64_t chunk = 0; chunk * chunk_rows < op.shape.rows; ++chunk) {
     const int64_t inputs = op.shape.inputs;
-    kKernels.forward({.shape = {op.rows_of(chunk), inputs, op.shape.outputs},
-                      .x = {op.x + chunk * chunk_rows * inputs, inputs},
-                      .w = {op.weight, inputs},
-                      .epilogue = {.bias = bias, .activation = Activation::kNone},
-                      .y = logits},
-                     work);
+    forward(kKernels,
+            {.shape = {op.rows_of(chunk), inputs, op.shape.outputs},
+             .x = {op.x + chunk * chunk_rows * inputs, inputs},
+             .w = {op.weight, inputs},
+             .epilogue = {.bias = bias, .activation = Activation::kNone},
+             .y = logits},
+            work);
     softmax_cross_entropy_rows(
         op.loss_of(chunk, logits), call.lane(), results + chunk * chunk_rows);
     if (op.d_x != nullptr) run_backward<kKernels>(op, chunk, logits, work);
@@ -194,11 +207,20 @@ bool supports_bf16x3(const graph::OpCall& call) {
   return call.bf16x3() && !stores_bf16(call) && supports(call);
 }
 
+bool supports_tiles(const graph::OpCall& call) { return stores_bf16(call) && supports(call); }
+
 constexpr exec::Implementation kRows[] = {
-    exec::row<run<float, kLinearBf16x3>, workspace_bytes<kLinearBf16x3>, supports_bf16x3>(
-        graph::OpKind::kLinearCrossEntropy, "bf16x3"),
-    native_row<run<float, kLinear>, run<BFloat16, kLinear>, workspace_bytes<kLinear>, supports>(
-        graph::OpKind::kLinearCrossEntropy, "gemm"),
+    exec::row<run<BFloat16, kTileLinear>,
+              workspace_bytes<kLinear, kTileLinear>,
+              supports_tiles,
+              tiles::available_for>(graph::OpKind::kLinearCrossEntropy, "tiles"),
+    exec::row<run<float, kLinearBf16x3>,
+              workspace_bytes<kLinearBf16x3, kHalfLinear>,
+              supports_bf16x3>(graph::OpKind::kLinearCrossEntropy, "bf16x3"),
+    native_row<run<float, kLinear>,
+               run<BFloat16, kHalfLinear>,
+               workspace_bytes<kLinear, kHalfLinear>,
+               supports>(graph::OpKind::kLinearCrossEntropy, "gemm"),
 };
 
 }  // namespace

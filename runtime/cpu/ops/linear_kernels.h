@@ -1,12 +1,17 @@
 #pragma once
-// The kernels of linear layers, for each way to multiply floats: with fused multiply-adds, or as in
+// The kernels of linear layers, for each way to multiply: with fused multiply-adds, or as in
 // bf16x3.h.
+
+#include <algorithm>
 
 #include "runtime/cpu/matmul/linear.h"
 #include "runtime/cpu/matmul/linear_bf16x3.h"
+#include "runtime/cpu/matmul/linear_tiles.h"
+#include "runtime/cpu/matmul/tile_units.h"
 
 namespace lockstep::cpu {
 
+// Of floats.
 struct LinearKernels {
   decltype(&linear_workspace_bytes) workspace_bytes;
   decltype(&linear_forward<float>) forward;
@@ -19,5 +24,45 @@ inline constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
                                                 bf16x3::linear_forward,
                                                 bf16x3::linear_backward_input,
                                                 bf16x3::linear_backward_weight};
+
+// Of bfloat16. The gradient of x is a product like the forward pass, with inputs and outputs
+// exchanged.
+struct HalfLinearKernels {
+  int64_t (*workspace_bytes)(const graph::LinearShape& shape, int threads);
+  int64_t (*loss_workspace_bytes)(const graph::LinearShape& shape, int threads);  // y in floats
+  decltype(&linear_forward<BFloat16>) forward;
+  decltype(&linear_forward<float>) forward_to_floats;
+  decltype(&gemm) multiply;
+};
+
+inline int64_t half_linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
+  const auto [rows, inputs, outputs] = shape;
+  return std::max(linear_workspace_bytes(shape, threads),
+                  linear_workspace_bytes({rows, outputs, inputs}, threads));
+}
+inline int64_t tile_linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
+  const auto [rows, inputs, outputs] = shape;
+  return std::max({tiles::linear_workspace_bytes(shape, threads),
+                   tiles::linear_workspace_bytes({rows, outputs, inputs}, threads),
+                   tiles::gemm_workspace_bytes(outputs, inputs, rows, threads)});
+}
+
+inline int64_t tile_loss_workspace_bytes(const graph::LinearShape& shape, int threads) {
+  const auto [rows, inputs, outputs] = shape;
+  return std::max({tiles::gemm_workspace_bytes(rows, outputs, inputs, threads),
+                   tiles::linear_workspace_bytes({rows, outputs, inputs}, threads),
+                   tiles::gemm_workspace_bytes(outputs, inputs, rows, threads)});
+}
+
+inline constexpr HalfLinearKernels kHalfLinear = {half_linear_workspace_bytes,
+                                                  half_linear_workspace_bytes,
+                                                  linear_forward<BFloat16>,
+                                                  linear_forward<float>,
+                                                  gemm};
+inline constexpr HalfLinearKernels kTileLinear = {tile_linear_workspace_bytes,
+                                                  tile_loss_workspace_bytes,
+                                                  tiles::linear_forward<BFloat16>,
+                                                  tiles::linear_forward<float>,
+                                                  tiles::gemm};
 
 }  // namespace lockstep::cpu

@@ -11,6 +11,7 @@
 
 #include "collectives/agree/agreement.h"
 #include "runtime/checkpoint/format/folder.h"
+#include "runtime/cpu/matmul/tile_units.h"
 #include "tests/reference/runs.h"
 #include "tests/unit/train/onnx_configs.h"
 
@@ -56,6 +57,26 @@ TEST_P(TrainerTest, TheLossFalls) {
   const TrainResult last =
       train_in(folder.path() / "b", {GetParam(), 1, whole(), {"train.steps=200"}});
   EXPECT_LT(*last.loss, 0.8 * *first.loss);
+}
+
+// Products of bfloat16 by a matrix unit, which is emulated if this processor has none.
+TEST_P(TrainerTest, TilesGiveTheSameBitsOnAnyNumberOfRanks) {
+  TemporaryFolder folder;
+  const auto hash = [&](int ranks, int stage) {
+    const std::string name = std::to_string(ranks) + "-" + std::to_string(stage);
+    return train_in(folder.path() / name,
+                    {GetParam(),
+                     ranks,
+                     whole(),
+                     {"execution.precision=BF16", "comm.zero_stage=" + std::to_string(stage)}})
+        .weights_hash;
+  };
+  const cpu::tiles::ScopedTiles scope(true);
+  const auto alone = hash(1, 1);
+  for (const auto& [ranks, stage] : {std::pair(2, 0), {2, 1}, {4, 2}, {8, 3}})
+    EXPECT_EQ(hash(ranks, stage), alone) << ranks << " ranks, stage " << stage;
+  const cpu::tiles::ScopedTiles without(false);
+  EXPECT_NE(hash(1, 0), alone);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models,
