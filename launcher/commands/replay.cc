@@ -130,18 +130,29 @@ void require_formats(const ExecutionConfig& execution,
       gpu ? "CPUs: --device cpu" : "a GPU: --device cuda");
 }
 
-// Warns if the run's last start was on a device of another kind, whose bits are others.
-void warn_of_other_device(const std::filesystem::path& folder, const exec::OpSet& ops) {
+// Warns if the run's last start was on a device whose bits are others.
+void warn_of_other_device(const std::filesystem::path& folder,
+                          const exec::Device& device,
+                          const ExecutionConfig& execution) {
   try {
     const Json environment =
         Json::parse(read_file(folder / "environment.json", kMaxEnvironmentBytes));
     const bool gpu = environment.at("devices").at(0).get<std::string>() != "cpu";
-    if (gpu == ops.separate_memory) return;
-    log_warn(
-        "{}: was computed on {}, and other devices give other bits: replay it with --device {}",
-        folder.string(),
-        gpu ? "GPUs" : "CPUs",
-        gpu ? "cuda" : "cpu");
+    if (gpu != device.ops().separate_memory)
+      return log_warn(
+          "{}: was computed on {}, and other devices give other bits: replay it with --device {}",
+          folder.string(),
+          gpu ? "GPUs" : "CPUs",
+          gpu ? "cuda" : "cpu");
+    const Json* then = environment.at("libraries").find(gpu ? "gpu" : "cpu");
+    const std::string now = device.bits(run::compute_type(execution.precision));
+    const std::string choice = device.choice_of_bits();
+    if (then == nullptr || then->get<std::string>() == now) return;
+    log_warn("{}: was computed with {}, and now with {}, whose bits are others{}",
+             folder.string(),
+             then->get<std::string>(),
+             now,
+             choice.empty() ? "" : fmt::format(" ({})", choice));
   } catch (const IoError&) {  // it is a record for people, which may be missing or damaged
   } catch (const JsonError&) {
   }
@@ -163,7 +174,8 @@ class Replay {
               .opened;
       require_formats(opened_.config.execution, device->ops(), options_.folder);
     });
-    if (session_.communicator().rank() == 0) warn_of_other_device(options_.folder, device->ops());
+    if (session_.communicator().rank() == 0)
+      warn_of_other_device(options_.folder, *device, opened_.config.execution);
     run::check_same_config(session_.communicator(), opened_.config);
     RankContext rank(
         session_, options_.common, std::move(device), opened_.config.comm, run::RunPurpose::kTrain);

@@ -32,6 +32,7 @@
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/config/reference.h"
 #include "runtime/cpu/device.h"
+#include "runtime/run/defaults.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
@@ -59,13 +60,15 @@ void describe(const run::PreparedRun& prepared, const SameChoices& choices, Rank
            prepared.data->summary.description);
   if (choices.precision.worth_logging) log_info("precision: {}", choices.precision.text());
   if (prepared.config.execution.precision == Precision::kBf16 &&
-      !device.device().ops().separate_memory)
+      !device.device().ops().separate_memory) {
+    const std::string products = cpu::name_of_bf16_products();
     log_info(
         "BF16 on this CPU: {}",
-        cpu::multiplies_bf16()
-            ? "products by AVX512-BF16"
-            : "numbers are widened to FP32 for arithmetic: activations take half the memory, and a "
-              "step as long as in FP32");
+        products.empty()
+            ? "numbers are widened to FP32 for arithmetic: activations take half the memory, and a "
+              "step as long as in FP32"
+            : "products by " + products);
+  }
   if (!choices.lanes.empty()) log_info("lanes: {}", choices.lanes);
   if (communicator.rank() == 0) {
     const std::string unused =
@@ -212,6 +215,8 @@ train::RunContext open_device(RankContext& rank,
                                               shares_memory ? rank.node.get() : nullptr,
                                               folder);
   context.monitor = rank.device.device().monitor();
+  context.bits = rank.device.device().bits(run::compute_type(context.config.execution.precision));
+  context.choice_of_bits = rank.device.device().choice_of_bits();
   return context;
 }
 

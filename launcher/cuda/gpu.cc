@@ -135,7 +135,7 @@ class GpuDevice final : public exec::Device {
   std::string description() const override {
     return fmt::format("{} (GPU {}, {})", gpu_.name, gpu_.ordinal, gpu_.pci_bus_id);
   }
-  std::string bits() const override {
+  std::string bits(DType /*compute*/) const override {
     int driver = 0, runtime = 0;
     LOCKSTEP_CUDA(cudaDriverGetVersion(&driver));
     LOCKSTEP_CUDA(cudaRuntimeGetVersion(&runtime));

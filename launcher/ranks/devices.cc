@@ -24,6 +24,7 @@
 #include "runtime/base/time.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/planned_ops.h"
+#include "runtime/run/defaults.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -136,20 +137,30 @@ void require_same_device_option(collectives::Communicator& communicator,
       fmt::format("--device (LOCKSTEP_DEVICE): value is {}; allowed: the same on all ranks", text));
 }
 
-// Another model of GPU or another library computes other bits, so that the run's bits would depend
-// on which rank computes which lane.
+// Another model of GPU, another library or other units of the CPU compute other bits, so that the
+// run's bits would depend on which rank computes which lane.
 void require_same_bits(collectives::Communicator& communicator,
                        const exec::Device& device,
-                       CommConfig::Order order) {
-  const std::string text = differences(communicator, device.bits());
+                       const RunConfig& config) {
+  const std::string text =
+      differences(communicator, device.bits(run::compute_type(config.execution.precision)));
   if (text.empty()) return;
-  if (order == CommConfig::Order::kTree)
+  const std::string what =
+      device.ops().separate_memory ? "GPUs and libraries" : "units of the processors";
+  std::string choice;  // of the first rank that has one
+  for (const std::string& of_rank :
+       collectives::gather_texts(communicator, device.choice_of_bits())) {
+    if (choice.empty()) choice = of_rank;
+  }
+  if (config.comm.order == CommConfig::Order::kTree)
     throw collectives::AgreedError(
         ExitCode::kUsage,
-        fmt::format("GPUs and libraries must be the same on all ranks, but are {}; "
-                    "comm.order FAST trains on them, with bits of its own",
-                    text));
-  if (communicator.rank() == 0) log_warn("GPUs or libraries differ: {}", text);
+        fmt::format("{} must be the same on all ranks, but are {}; {}comm.order FAST trains on "
+                    "them, with bits of its own",
+                    what,
+                    text,
+                    choice.empty() ? "" : choice + "; "));
+  if (communicator.rank() == 0) log_warn("{} differ: {}", what, text);
 }
 
 // Warns if execution.bf16x3, which is meant to be fast, is slow on the processors of some ranks.
@@ -247,7 +258,7 @@ void RankDevice::open(const RunConfig& config,
                       const graph::Graph& training,
                       const collectives::Topology& topology) {
   collectives::Communicator& communicator = session_.communicator();
-  require_same_bits(communicator, *device_, config.comm.order);
+  require_same_bits(communicator, *device_, config);
   collectives::run_on_all(communicator, [&] {
     backend_ = device_->make_backend({config.execution.tf32,
                                       run::compute_type(config.execution.precision),

@@ -9,6 +9,7 @@
 #include "runtime/config/paths.h"
 #include "runtime/cpu/simd_level.h"
 #include "runtime/metrics/environment.h"
+#include "runtime/run/defaults.h"
 #include "runtime/train/folder/run_end.h"
 
 namespace lockstep::launcher {
@@ -55,7 +56,9 @@ void describe_run(Session& session,
     info.simd = simd;
     if (!session.library().empty())
       info.libraries.push_back({communicator.name(), session.library()});
-    if (!device.bits().empty()) info.libraries.push_back({"gpu", device.bits()});
+    const std::string bits = device.bits(run::compute_type(config.execution.precision));
+    if (!bits.empty())
+      info.libraries.push_back({device.ops().separate_memory ? "gpu" : "cpu", bits});
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
     if (info.command_line.empty())

@@ -1,6 +1,7 @@
 #pragma once
 // The vector and matrix units that the CPU's kernels use: all that the processor has, or fewer if
-// LOCKSTEP_SIMD is set, for measurements and bug reports. They change no bit.
+// LOCKSTEP_SIMD is set, for measurements and bug reports. They change no bit, except that products
+// of bfloat16 on AMX have bits of their own (matmul/tile_units.h).
 
 #include <span>
 

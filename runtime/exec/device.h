@@ -44,9 +44,12 @@ class Device {
   virtual const OpSet& ops() const = 0;
   // "cpu" or "NVIDIA H200 (GPU 3, 0000:1b:00.0)".
   virtual std::string description() const = 0;
-  // What determines the bits of the results besides this build: "NVIDIA H200 of 132 SMs, driver for
-  // CUDA 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty if nothing does.
-  virtual std::string bits() const { return ""; }
+  // What determines the bits of a run with products of this type, besides this build: "NVIDIA H200
+  // of 132 SMs, driver for CUDA 13.0, runtime 13.0, cuBLASLt 130002, cuDNN 91002". Empty if nothing
+  // does.
+  virtual std::string bits(DType /*compute*/) const { return ""; }
+  // How a user chooses other ones here: "LOCKSTEP_SIMD=AVX512 leaves out AMX". Empty: not at all.
+  virtual std::string choice_of_bits() const { return ""; }
   // Free bytes of the device's own memory; 0 if it has no memory of its own.
   virtual size_t free_bytes() const = 0;
   // Watches the device from the first call on; owned by this object. Null if it has no such state.

@@ -3,6 +3,7 @@
 // it.
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -36,6 +37,9 @@ struct RunContext {
   config::ModelTraits model = {};
   RunFolder* folder = nullptr;             // on rank 0, if the run writes one
   exec::DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
+  // Device::bits(), if a checkpoint's are to be compared with them, and Device::choice_of_bits().
+  std::optional<std::string> bits = {};
+  std::string choice_of_bits = {};
 
   // The ranges of the flat buffers that this rank sums, saves and hashes.
   std::vector<collectives::Range> owned() const { return owned_of(plan.layout.buckets); }

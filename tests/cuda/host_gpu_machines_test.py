@@ -27,8 +27,18 @@ def differing_ranks(trial, config):
     fast = lockstep_run.run(trial.program,
                             [*arguments, trial.folder / "fast", "--set", "comm.order=FAST"], 2,
                             {"FAKE_GPUS": "2"}, apart=drivers)
-    trial.check(fast.returncode == 0 and "GPUs or libraries differ" in fast.stderr,
+    trial.check(fast.returncode == 0 and "GPUs and libraries differ" in fast.stderr,
                 "in FAST order they are warned of", fast.stderr)
+
+
+def resumed_elsewhere(trial, config):
+    """A run that is resumed with another driver has a warning, and no other one has."""
+    run_dir = trial.folder / "elsewhere"
+    for step, driver, warned in ((2, "13000", False), (4, "13000", False), (6, "13010", True)):
+        part = trial.train(config, "--device", "cuda", "--max-steps", str(step), "--resume", "auto",
+                           run_dir=run_dir, environment={"FAKE_CUDA_DRIVER": driver})
+        trial.check(("computed with" in part["text"]) == warned,
+                    f"driver {driver} until step {step}: warned of is {warned}", part["text"])
 
 
 def faults(trial, config):
@@ -103,6 +113,7 @@ def main(program):
             config.write_text(CONFIGS[config.stem])
         if lockstep_run.have_mpirun():
             differing_ranks(trial, gpt)
+        resumed_elsewhere(trial, gpt)
         faults(trial, gpt)
         bad_machines(trial, mlp)
         return 1 if trial.failures else 0

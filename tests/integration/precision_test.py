@@ -60,6 +60,11 @@ def new_runs(trial):
                ["precision: BF16", "weights_hash"], "training in BF16")
     trial.ends(trial.start("replay", trial.folder / "halves", "--step", "5"), 0, ["agree"],
                "a replay of it")
+    environment = trial.folder / "halves" / "environment.json"
+    environment.write_text(environment.read_text().replace("products of", "other products of"))
+    trial.ends(trial.start("replay", trial.folder / "halves", "--step", "5"), 0,
+               ["computed with other products of bfloat16", "agree"],
+               "a replay by other units has a warning")
     trial.ends(trial.train("table", trial.folder / "refused", "--set", "execution.precision=FP16"),
                2, ["execution.precision: value is FP16; allowed on cpu: AUTO, FP32 or BF16"],
                "training in FP16 is refused")

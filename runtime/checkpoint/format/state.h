@@ -62,6 +62,7 @@ inline constexpr const char* kConfigKey = "config";
 // another one.
 inline constexpr const char* kImportedConfigKey = "imported_config";
 inline constexpr const char* kContentKey = "checksum of the training data";
+inline constexpr const char* kBitsKey = "bits";  // Device::bits(); left out if it is empty
 inline constexpr const char* kLossScaleKey = "loss scale";
 inline constexpr const char* kPlateauKey = "plateau";
 

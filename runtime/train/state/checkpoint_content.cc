@@ -50,6 +50,7 @@ checkpoint::CheckpointState CheckpointContent::state(const Progression& progress
   state.extra = sample_order(context_);
   state.extra[checkpoint::kConfigKey] = config::recorded_text(config);
   state.extra[checkpoint::kContentKey] = to_hex(context_.data.summary.train_checksum);
+  if (!context_.bits.value_or("").empty()) state.extra[checkpoint::kBitsKey] = *context_.bits;
   checkpoint::keep_class_names(context_.data.summary.class_names, state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
     state.extra[checkpoint::kLossScaleKey] = fmt::format("{} {} {}",

@@ -73,6 +73,19 @@ void warn_of_lost_residuals(const checkpoint::CheckpointState& state,
         dropped);
 }
 
+// Other units, GPUs or libraries than those that computed the checkpoint may give other bits.
+void warn_of_other_bits(const RunContext& context,
+                        const checkpoint::CheckpointState& state,
+                        const std::string& where) {
+  const auto then = state.extra.find(checkpoint::kBitsKey);
+  if (!context.bits || then == state.extra.end() || then->second == *context.bits) return;
+  log_warn("{}: computed with {}, now with {}: training continues with other bits{}",
+           where,
+           then->second,
+           context.bits->empty() ? "a CPU" : *context.bits,
+           context.choice_of_bits.empty() ? "" : fmt::format(" ({})", context.choice_of_bits));
+}
+
 // The config of the checkpoint's run. Empty if it was written before configs were stored, or by a
 // version whose fields no longer exist.
 std::optional<RunConfig> config_of(const checkpoint::CheckpointState& state,
@@ -176,7 +189,9 @@ void check_resumable(const RunContext& context,
   check_same_optimizer(context, state, where);
   check_changes(context, state, where, allowed_changes);
   check_same_content(context, state, where, allowed_changes);
-  if (context.communicator.rank() == 0) warn_of_lost_residuals(state, where, residuals);
+  if (context.communicator.rank() > 0) return;
+  warn_of_other_bits(context, state, where);
+  warn_of_lost_residuals(state, where, residuals);
 }
 
 }  // namespace lockstep::train

@@ -10,16 +10,23 @@ namespace lockstep::launcher {
 namespace {
 
 TEST(Bf16x3Advice, NamesTheFactorIfItIsFaster) {
-  const std::string advice = bf16x3_advice(30, 10);
-  EXPECT_NE(advice.find("execution.bf16x3"), std::string::npos) << advice;
-  EXPECT_NE(advice.find("3.0 times"), std::string::npos) << advice;
-  EXPECT_EQ(bf16x3_advice(10, 10), "");
-  EXPECT_EQ(bf16x3_advice(10, 30), "");
+  const auto expect = [](const std::string& advice, bool bf16x3, bool bf16) {
+    EXPECT_EQ(advice.find("execution.bf16x3") != std::string::npos, bf16x3) << advice;
+    EXPECT_EQ(advice.find("3.0 times") != std::string::npos, bf16x3) << advice;
+    EXPECT_EQ(advice.find("execution.precision BF16") != std::string::npos, bf16) << advice;
+    EXPECT_EQ(advice.find("5.0 times") != std::string::npos, bf16) << advice;
+  };
+  expect(bf16x3_advice(30, 10, 6), true, true);
+  expect(bf16x3_advice(30, 10, 30), true, false);
+  expect(bf16x3_advice(30, 30, 6), false, true);
+  EXPECT_EQ(bf16x3_advice(10, 10, 10), "");
+  EXPECT_EQ(bf16x3_advice(10, 30, 30), "");
 }
 
 TEST(Bf16x3Advice, IsMeasuredOnlyWhereItCanBeFaster) {
   const std::unique_ptr<exec::Device> cpu = cpu::make_device();
   for (const bool bf16x3 : {false, true}) EXPECT_GT(linear_layer_ms(*cpu, bf16x3), 0);
+  EXPECT_GT(linear_layer_ms(*cpu, false, DType::kBF16), 0);
   ExecutionConfig execution;
   execution.precision = Precision::kFp32;
   execution.bf16x3 = true;
