@@ -9,8 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <vector>
 
 #include "runtime/base/rng.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -225,6 +228,47 @@ OpTest with_dropout(const graph::AttentionShape& s, float probability, bool docu
   return test;
 }
 
+// The CPU's implementations that multiply by tiles, or the others.
+exec::Implementations implementations(bool tiles) {
+  static const auto kRows = [] {
+    std::array<std::vector<exec::Implementation>, 2> rows;
+    for (const exec::Implementation& row : cpu::kCpuAttention)
+      rows[std::string_view(row.name) == "tiles"].push_back(row);
+    return rows;
+  }();
+  return kRows[tiles];
+}
+
+// What tiles add to a tolerance: they round each p, of which a query has 1 in total, and each d_s,
+// which is about p times the square of the spread. A key has the weights of all queries that see it.
+double error_of_tiles(const graph::OpCall& expected, double spread) {
+  if (expected.kind() == graph::OpKind::kAttention) {
+    const graph::AttentionForward<double> op{expected};
+    return spread / (1 - static_cast<double>(op.dropout.probability));
+  }
+  const graph::AttentionBackward<double> op{expected};
+  const double kept = 1 / (1 - static_cast<double>(op.dropout.probability));
+  const double weights =
+      static_cast<double>(op.shape.group()) * (1 + std::log(static_cast<double>(op.shape.time)));
+  return 2 * weights * spread * (1 + spread * spread) * kept * kept;
+}
+
+void check(OpTest test) {
+  test.cpu = implementations(/*tiles=*/false);
+  check_on_all_devices(test);
+  test.name += " by tiles";
+  test.cpu = implementations(/*tiles=*/true);
+  test.cuda = {};
+  test.tolerance = [plain = test.tolerance, spread = test.high](
+                       const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+    Tolerance tolerance = plain(expected, output, i);
+    const bool rounds = expected.output_dtype(output) == DType::kBF16;
+    if (rounds) tolerance.stored += error_of_tiles(expected, spread);
+    return tolerance;
+  };
+  check_on_all_devices(test);
+}
+
 TEST(AttentionTest, ReferenceMatchesFiniteDifferences) {
   for (const bool causal : {false, true}) {
     check_gradient_of_reference(attention({2, 4, 2, 3, causal}, 1));
@@ -252,7 +296,7 @@ TEST(AttentionTest, MatchesTheReferenceOnTheCpu) {
                                            {1, 130, 4, 33, causal, 1}}) {
       OpTest test = attention(s, 2);
       test.cuda = {};
-      check_on_all_devices(test);
+      check(test);
     }
   }
 }
@@ -271,7 +315,7 @@ TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
                                            {2, 35, 6, 20, causal, 3},
                                            {1, 33, 8, 64, causal, 1},
                                            {1, 64, 4, 16, causal, 2}})
-      check_on_all_devices(attention(s, 1));
+      check(attention(s, 1));
   }
 }
 
@@ -285,7 +329,7 @@ TEST(AttentionTest, WindowsMatchTheReference) {
                                            {1, 200, 2, 16, causal, 2, 65},
                                            {1, 66, 1, 130, causal, 1, 33},
                                            {1, 40, 1, 64, causal, 1, 100}})
-      check_on_all_devices(attention(s, 1));
+      check(attention(s, 1));
   }
 }
 
@@ -295,12 +339,11 @@ TEST(AttentionTest, DocumentsMatchTheReference) {
                                            {2, 70, 2, 20, causal, 1},
                                            {1, 150, 1, 16, causal, 1, 9},
                                            {1, 40, 1, 130, causal}})
-      check_on_all_devices(with_documents(s, growing_documents(s.time)));
+      check(with_documents(s, growing_documents(s.time)));
     // Whole blocks that see nothing of each other, one of padding alone, and documents in parts.
     const graph::AttentionShape s = {1, 330, 1, 8, causal};
-    check_on_all_devices(with_documents(s, [](int64_t t) { return t < 260 ? t / 65 : -1; }));
-    check_on_all_devices(
-        with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
+    check(with_documents(s, [](int64_t t) { return t < 260 ? t / 65 : -1; }));
+    check(with_documents({1, 70, 1, 8, causal}, [](int64_t t) { return t % 3 - 1; }));
   }
 }
 
@@ -309,11 +352,11 @@ TEST(AttentionTest, PaddingThatSeesMatchesTheReference) {
   for (const bool causal : {false, true}) {
     graph::AttentionShape s = {2, 150, 2, 16, causal, 1};
     s.padding_sees = true;
-    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 < 70 ? 0 : -1; }));
+    check(with_documents(s, [](int64_t t) { return t % 150 < 70 ? 0 : -1; }));
     s.batch = s.heads = 1;
-    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 150 > 80 ? 0 : -1; }));
-    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 5 == 3 ? -1 : 0; }));
-    check_on_all_devices(with_documents(s, [](int64_t t) { return t % 3 - 1; }));
+    check(with_documents(s, [](int64_t t) { return t % 150 > 80 ? 0 : -1; }));
+    check(with_documents(s, [](int64_t t) { return t % 5 == 3 ? -1 : 0; }));
+    check(with_documents(s, [](int64_t t) { return t % 3 - 1; }));
     s = {2, 6, 2, 2, causal, 2};
     s.padding_sees = true;
     check_gradient_of_reference(with_documents(s, [](int64_t t) { return t % 6 < 4 ? 0 : -1; }));
@@ -328,8 +371,8 @@ TEST(AttentionTest, DropoutMatchesTheReference) {
                                            {1, 130, 1, 16, causal, 1, 65},
                                            {1, 67, 1, 130, causal},
                                            {1, 64, 4, 16, causal, 2}}) {
-      check_on_all_devices(with_dropout(s, 0.1f, false));
-      check_on_all_devices(with_dropout(s, 0.5f, s.time > 20));
+      check(with_dropout(s, 0.1f, false));
+      check(with_dropout(s, 0.5f, s.time > 20));
     }
   }
   check_gradient_of_reference(with_dropout({2, 6, 2, 2, true, 1, 3}, 0.4f, true));
@@ -366,7 +409,7 @@ TEST(AttentionTest, OtherDocumentsDoNotMatter) {
     const bool first = (output == graph::AttentionOut::kY ? i / s.width() : i % s.time) < 101;
     return first ? Tolerance{1e30, 0} : tolerance(expected, 1, output, i);
   };
-  check_on_all_devices(test);
+  check(test);
 }
 
 // exp(score) alone would be infinite: only the maximum keeps it finite. Scores up to 60^2 sqrt(16)
@@ -381,7 +424,7 @@ TEST(AttentionTest, LargeScoresDoNotOverflow) {
     if (output == graph::AttentionOut::kLogSumExp) return {kScoreError, 0};
     return {2 * 60 * kScoreError, std::abs(graph::AttentionForward<double>{expected}.y[i])};
   };
-  check_on_all_devices(test);
+  check(test);
 }
 
 // Those that a token must not see would be its maximum, and all of its sum.
@@ -399,7 +442,7 @@ TEST(AttentionTest, LaterTokensDoNotChangeEarlierOnes) {
         (output == graph::AttentionOut::kY ? i / (s.heads * s.head_size) : i % s.time) < 101;
     return earlier ? tolerance(expected, 1, output, i) : Tolerance{1e30, 0};
   };
-  check_on_all_devices(test);
+  check(test);
 }
 
 // A diverged run must show.
@@ -409,7 +452,7 @@ TEST(AttentionTest, HidesNoNaN) {
     test.value = [=](const std::string& tensor, int64_t i) {
       return tensor == "qkv" && i == position ? std::nan("") : std::sin(static_cast<double>(i));
     };
-    check_on_all_devices(test);
+    check(test);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <new>
 
 #include "runtime/base/flight_recorder.h"
+#include "runtime/cpu/matmul/tile_units.h"
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
 #include "tests/reference/tcp_ranks.h"
@@ -99,8 +100,13 @@ std::string padded_config() {
 }
 
 std::string in_bf16(const std::string& config) { return config + " execution { precision: BF16 }"; }
+// The same by a matrix unit, which is emulated if this processor has none.
+std::string by_tiles(const std::string& config) { return in_bf16(config) + "  # tiles"; }
 
-class MemoryTest : public ::testing::TestWithParam<std::string> {};
+class MemoryTest : public ::testing::TestWithParam<std::string> {
+ private:
+  cpu::tiles::ScopedTiles tiles_{GetParam().ends_with("# tiles")};
+};
 
 // The number of allocations of a run must not depend on how many steps it has. The last line, of
 // which each run has one, is longer where a rank was waited for, and may take one more.
@@ -197,6 +203,7 @@ constexpr const char* kNames[] = {"mlp",
                                   "onnx_images",
                                   "onnx_tokens",
                                   "gpt_in_bf16",
+                                  "gpt_in_bf16_by_tiles",
                                   "onnx_images_in_bf16"};
 INSTANTIATE_TEST_SUITE_P(Models,
                          MemoryTest,
@@ -207,6 +214,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            testing::onnx_images_config(),
                                            testing::onnx_tokens_config(),
                                            in_bf16(testing::gpt_config()),
+                                           by_tiles(testing::gpt_config()),
                                            in_bf16(testing::onnx_images_config())),
                          [](const auto& info) { return kNames[info.index]; });
 
