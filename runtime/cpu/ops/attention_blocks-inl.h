@@ -27,13 +27,13 @@ constexpr int64_t kBlock = 64;  // queries and keys of a block; part of the orde
 struct AttentionScratch {
   int64_t vectors;    // a block of queries, keys or outputs: kBlock x D
   int64_t kept;       // a block of dropout factors; 0 without dropout
-  int64_t widened;    // a block of keys, and one of values, of bfloat16; 0 for floats
-  int64_t gradients;  // of the keys, and of the values, of a head; 0 if they are written directly
+  int64_t widened;    // the keys, and the values, of a head of bfloat16; 0 for floats
+  int64_t gradients;  // of these, in the backward pass
   AttentionScratch(const graph::AttentionShape& shape, bool drops, bool halves, bool backward)
       : vectors(kBlock * width(shape)),
         kept(drops ? kBlock * kBlock : 0),
-        widened(halves ? vectors : 0),
-        gradients(halves && backward ? round_up(shape.time, kBlock) * width(shape) : 0) {}
+        widened(halves ? round_up(shape.time, kBlock) * width(shape) : 0),
+        gradients(backward ? widened : 0) {}
   // Rows packed by multiply_block, with room for a vector stored past their end.
   int64_t packed_rows() const { return vectors + 16; }
   int64_t floats() const {
@@ -95,8 +95,11 @@ struct AttentionWorker {
   float* total;             // (queries) l
   float* delta;             // (queries)
   float* kept;              // (keys, queries) dropout factors of p^T
-  float *k, *v;             // (keys or queries, D) of bfloat16 as floats
+  float *k, *v;             // (T, D) of bfloat16 as floats
   float *d_k, *d_v;         // (T, D) sums that are rounded to bfloat16 at their end
+  // What k and v have: the tokens of a head.
+  const void* widened_head = nullptr;
+  Range widened = {0, 0};
 };
 
 // One head of one sample, and the head of k and v that it uses.
@@ -144,7 +147,7 @@ struct AttentionPart {
 };
 
 // The products of a block of queries, by fused multiply-adds of floats. Keys and values of bfloat16
-// are widened block by block.
+// are widened once for all queries of a head that a worker computes.
 template <typename T>
 class FusedProducts {
  public:
@@ -154,24 +157,31 @@ class FusedProducts {
   // `q`, `d_out`: of the block's first query.
   HWY_INLINE void pack_forward(const T* q) {
     const int64_t count = queries_.size();
-    pack(as_floats(q, head_.stride, count, work_.k), true, work_.q_transposed);
+    pack(as_floats(q, head_.stride, count, work_.products), true, work_.q_transposed);
   }
   HWY_INLINE void pack_backward(const T* q, const T* d_out) {
     const int64_t count = queries_.size();
-    const GemmOperand rows = as_floats(q, head_.stride, count, work_.k);
-    const GemmOperand d_rows = as_floats(d_out, head_.out_stride, count, work_.v);
-    pack(rows, true, work_.q_transposed);
-    pack(d_rows, true, work_.d_out_transposed);
-    pack(rows, false, work_.q);
-    pack(d_rows, false, work_.d_out);
+    const auto pack_both = [&](GemmOperand rows, float* transposed, float* to) HWY_ATTR {
+      pack(rows, true, transposed);
+      pack(rows, false, to);
+    };
+    pack_both(as_floats(q, head_.stride, count, work_.products), work_.q_transposed, work_.q);
+    pack_both(as_floats(d_out, head_.out_stride, count, work_.products),
+              work_.d_out_transposed,
+              work_.d_out);
   }
 
   // Begins a block of keys.
   HWY_INLINE void begin(Range keys) {
     keys_ = keys;
-    const int64_t first = keys.begin * head_.stride;
-    k_ = as_floats(head_.k + first, head_.stride, keys.size(), work_.k);
-    v_ = as_floats(head_.v + first, head_.stride, keys.size(), work_.v);
+    if constexpr (std::is_same_v<T, float>) {
+      k_ = GemmOperand{head_.k, head_.stride}.at(keys.begin, 0);
+      v_ = GemmOperand{head_.v, head_.stride}.at(keys.begin, 0);
+    } else {
+      widen(keys);
+      k_ = GemmOperand{work_.k, width()}.at(keys.begin, 0);
+      v_ = GemmOperand{work_.v, width()}.at(keys.begin, 0);
+    }
   }
 
   // Calls body(part) for all parts of the block. On the diagonal of a causal mask, a part leaves
@@ -223,14 +233,30 @@ class FusedProducts {
     if constexpr (std::is_same_v<T, float>) {
       return {from, stride};
     } else {
-      const int64_t width = round_up(head_.size, kMaxPanel);
       for (int64_t row = 0; row < count; ++row) {
         for_each_vector(static_cast<size_t>(head_.size), [&](size_t d, auto access) HWY_ATTR {
-          access.store(access.load(from + row * stride + d), widened + row * width + d);
+          access.store(access.load(from + row * stride + d), widened + row * width() + d);
         });
       }
-      return {widened, width};
+      return {widened, width()};
     }
+  }
+
+  // Elements between rows that are widened.
+  int64_t width() const { return round_up(head_.size, kMaxPanel); }
+
+  // Widens the keys and values that have not been.
+  HWY_INLINE void widen(Range keys) {
+    Range& known = work_.widened;
+    const bool continues = work_.widened_head == head_.k && keys.begin >= known.begin;
+    if (!continues || keys.begin > known.end) known = {keys.begin, keys.begin};
+    work_.widened_head = head_.k;
+    if (keys.end <= known.end) return;
+    const int64_t first = known.end, count = keys.end - first;
+    const int64_t from = first * head_.stride, to = first * width();
+    as_floats(head_.k + from, head_.stride, count, work_.k + to);
+    as_floats(head_.v + from, head_.stride, count, work_.v + to);
+    known.end = keys.end;
   }
 
   // to (keys, queries) = rows (keys, D) packed^T for a part, where `packed` has the panels of the
