@@ -13,6 +13,7 @@
 #define HWY_TARGET_INCLUDE "runtime/cpu/flat/optimizers.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "runtime/cpu/simd-inl.h"
 
 // Plain loops around the updates of one element, which the compiler vectorises for each instruction
 // set. So the arithmetic exists once, and the vector code cannot differ from it. The loops are
@@ -61,19 +62,9 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   }
 }
 
-// Stores the new parameters as bfloat16 too, if the ops read that.
-struct NotStored {
-  HWY_INLINE void set(float, int64_t) const {}
-};
-struct StoredAsBF16 {
-  BFloat16* HWY_RESTRICT to;
-  HWY_INLINE void set(float value, int64_t i) const { to[i].bits = round_to<BFloat16>(value).bits; }
-};
-
 // Each element is read once, updated and written once.
-template <bool kSummed, typename Stored, typename Update, typename Moment>
+template <bool kSummed, typename Update, typename Moment>
 void update_by(const Update& update,
-               const Stored& stored_parameters,
                float* HWY_RESTRICT gradients,
                float* HWY_RESTRICT parameters,
                Moment* HWY_RESTRICT first_moments,
@@ -84,7 +75,6 @@ void update_by(const Update& update,
   const Update u = update;
   SumBits<kSummed> of_g, of_p, of_m, of_v;
   const RoundingOf r = rounding;
-  const Stored stored = stored_parameters;
   const auto read = [](const auto* x, int64_t i, SumBits<kSummed>& bits) {
     const auto value = element(x, i);
     bits.add_read(value);
@@ -105,10 +95,7 @@ void update_by(const Update& update,
   };
   const auto write_both = [&](float g, float p, int64_t i) {
     if constexpr (exec::kWritesGradient<Update>) write(g, gradients, i, of_g);
-    if constexpr (exec::kWritesParameter<Update>) {
-      write(p, parameters, i, of_p);
-      stored.set(p, i);
-    }
+    if constexpr (exec::kWritesParameter<Update>) write(p, parameters, i, of_p);
   };
   const auto finish = [&] {
     if constexpr (!kSummed) return;
@@ -166,13 +153,9 @@ void update_part(const exec::OptimizerUpdate& update,
   exec::SliceChecksums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
-    const auto with = [&](const auto& stored) {
-      if (checksums == nullptr)
-        return update_by<false>(chosen, stored, g, p, first, second, rounding, n, none);
-      update_by<true>(chosen, stored, g, p, first, second, rounding, n, *checksums);
-    };
-    if (s.stored == nullptr) return with(NotStored());
-    with(StoredAsBF16{static_cast<BFloat16*>(s.stored) + begin});
+    if (checksums == nullptr)
+      return update_by<false>(chosen, g, p, first, second, rounding, n, none);
+    update_by<true>(chosen, g, p, first, second, rounding, n, *checksums);
   };
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
@@ -198,6 +181,17 @@ void update_kernel(const exec::OptimizerUpdate& update,
   update_part<BFloat16>(update, slice, key, begin, n, checksums);
 }
 
+// Stores parameters [begin, begin + n) as bfloat16, which the ops read. A loop of its own, because
+// the compiler does not vectorise updates that also round to 16 bits; the parameters are still in
+// the cache.
+void store_kernel(const exec::OptimizerSlice& slice, int64_t begin, int64_t n) {
+  const float* const from = slice.parameters + begin;
+  BFloat16* const to = static_cast<BFloat16*>(slice.stored) + begin;
+  for_each_vector(static_cast<size_t>(n), [&](size_t i, auto access) HWY_ATTR {
+    access.store(access.load(from + i), to + i);
+  });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -205,6 +199,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace lockstep::cpu {
 HWY_EXPORT(update_kernel);
+HWY_EXPORT(store_kernel);
 
 namespace {
 
@@ -246,15 +241,18 @@ void optimizer_update(const exec::OptimizerUpdate& update, const exec::Optimizer
   // Floats. Without checksums: as many lines as a core can wait for at a time. With checksums:
   // enough that adding up a block's checksums costs nothing in comparison.
   const int64_t block_elements = slice.checksums == nullptr ? 256 : 1024;
-  const float* const written = std::visit(
+  const bool writes_parameters = std::visit(
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
         LOCKSTEP_CHECK(has_moments(chosen, slice));
-        LOCKSTEP_CHECK(slice.stored == nullptr || slice.stored_dtype == DType::kBF16);
-        return exec::kWritesParameter<Update> ? slice.parameters : slice.gradients;
+        return exec::kWritesParameter<Update>;
       },
       update);
+  LOCKSTEP_CHECK(slice.stored == nullptr || slice.stored_dtype == DType::kBF16);
+  const float* const written = writes_parameters ? slice.parameters : slice.gradients;
+  const bool stores = writes_parameters && slice.stored != nullptr;
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
+  const auto store = HWY_DYNAMIC_DISPATCH(store_kernel);
   const bool rounds = slice.moment_dtype != DType::kF32;
   const exec::RoundingKey key =
       rounds ? exec::rounding_key(*slice.rounding, slice.parameter) : exec::RoundingKey();
@@ -266,6 +264,7 @@ void optimizer_update(const exec::OptimizerUpdate& update, const exec::Optimizer
       const int64_t next = std::min(block + block_elements, end);
       prefetch_for_writing(written + next, std::min(block_elements, end - next));
       kernel(update, slice, key, block, next - block, checksums);
+      if (stores) store(slice, block, next - block);
     }
     if (checksums == nullptr) return;
     if (end - begin == slice.elements) {
