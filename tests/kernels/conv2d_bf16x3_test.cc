@@ -16,7 +16,7 @@ namespace {
 
 std::vector<float> forward_bf16x3(const graph::Conv2dShape& s,
                                   ConvInputs& in,
-                                  const Epilogue& epilogue) {
+                                  const Epilogue<float>& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(bf16x3::conv2d_forward_workspace_bytes(s, compute_threads()));

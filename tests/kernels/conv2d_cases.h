@@ -32,11 +32,11 @@ struct ConvInputs {
 
 inline std::vector<float> forward(const graph::Conv2dShape& s,
                                   ConvInputs& in,
-                                  const Epilogue& epilogue) {
+                                  const Epilogue<float>& epilogue) {
   Guarded<float> y(in.d_y.size(), 3);
   std::fill(y.begin(), y.end(), NAN);
   Guarded<unsigned char> workspace(conv2d_forward_workspace_bytes(s, compute_threads()));
-  conv2d_forward(
+  conv2d_forward<float>(
       {.shape = s, .x = in.x.data(), .w = in.w.data(), .epilogue = epilogue, .y = y.data()},
       workspace.data());
   return y.copy();

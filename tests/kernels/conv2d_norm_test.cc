@@ -30,7 +30,7 @@ struct Norm {
     test::fill_uniform(delta, -1, 1, 25);
     batch_norm_scale(channels, gamma.data(), variance.data(), kEpsilon, scale.data());
   }
-  Epilogue epilogue(const float* conv_bias, bool with_delta, bool relu) const {
+  Epilogue<float> epilogue(const float* conv_bias, bool with_delta, bool relu) const {
     return {.bias = conv_bias,
             .mean = mean.data(),
             .scale = scale.data(),

@@ -3,7 +3,7 @@
 // direct convolution, whatever the algorithm. One thread; times are those that the thread had its
 // CPU, medians of the repeats.
 //
-//   [LOCKSTEP_SIMD=AVX2] conv2d_speed [REPEATS [PART_OF_A_NAME]]
+//   [LOCKSTEP_SIMD=AVX2] conv2d_speed [REPEATS [PART_OF_A_NAME [BF16]]]
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/matmul/linear.h"
@@ -146,32 +147,44 @@ Speed measure(double flops, int repeats, const std::function<void()>& pass) {
   return {median(speeds), median(shares)};
 }
 
+template <typename T>
+std::vector<T> random_numbers(int64_t n) {
+  const std::vector<float> floats = random_floats(n);
+  std::vector<T> numbers(floats.size());
+  std::transform(
+      floats.begin(), floats.end(), numbers.begin(), [](float x) { return round_to<T>(x); });
+  return numbers;
+}
+
+template <typename T>
 void run_layer(const Layer& layer, int repeats) {
   const graph::Conv2dShape& s = layer.shape;
   const int64_t weights = s.kernel_h * s.kernel_w * s.group_channels();
-  std::vector<float> x = random_floats(s.batch * s.height * s.width * s.channels), d_x = x;
-  std::vector<float> w = random_floats(s.outputs * weights), d_w = w;
-  std::vector<float> y = random_floats(s.out_pixels() * s.outputs);
-  const std::vector<float> d_y = y, bias = random_floats(s.outputs);
-  const int64_t bytes = (cpu::conv2d_workspace_bytes(s, 1) + 63) / 64 * 64;
+  std::vector<T> x = random_numbers<T>(s.batch * s.height * s.width * s.channels), d_x = x;
+  const std::vector<T> w = random_numbers<T>(s.outputs * weights);
+  std::vector<float> d_w(w.size());
+  std::vector<T> y = random_numbers<T>(s.out_pixels() * s.outputs);
+  const std::vector<T> d_y = y;
+  const std::vector<float> bias = random_floats(s.outputs);
+  const int64_t bytes = (cpu::conv2d_workspace_bytes<T>(s, 1) + 63) / 64 * 64;
   void* const workspace = std::aligned_alloc(64, std::max<int64_t>(64, bytes));
   std::memset(workspace, 0, bytes);
-  const graph::Conv2dBackward<float> backward = {.shape = s,
-                                                 .accumulate_weight = false,
-                                                 .accumulate_bias = false,
-                                                 .d_y = d_y.data(),
-                                                 .x = x.data(),
-                                                 .weight = w.data(),
-                                                 .d_x = d_x.data(),
-                                                 .d_weight = d_w.data(),
-                                                 .d_bias = nullptr,
-                                                 .workspace = static_cast<std::byte*>(workspace)};
+  const graph::Conv2dBackward<T> backward = {.shape = s,
+                                             .accumulate_weight = false,
+                                             .accumulate_bias = false,
+                                             .d_y = d_y.data(),
+                                             .x = x.data(),
+                                             .weight = w.data(),
+                                             .d_x = d_x.data(),
+                                             .d_weight = d_w.data(),
+                                             .d_bias = nullptr,
+                                             .workspace = static_cast<std::byte*>(workspace)};
   const double flops = 2.0 * static_cast<double>(s.out_pixels() * s.outputs * weights);
   const Speed speeds[] = {
       measure(flops,
               repeats,
               [&] {
-                cpu::conv2d_forward(
+                cpu::conv2d_forward<T>(
                     {.shape = s,
                      .x = x.data(),
                      .w = w.data(),
@@ -190,8 +203,9 @@ void run_layer(const Layer& layer, int repeats) {
 
 int run(int argc, char** argv) {
   const int repeats = argc > 1 ? std::atoi(argv[1]) : 5;
-  if (argc > 3 || repeats < 1) {
-    std::fprintf(stderr, "usage: conv2d_speed [REPEATS [PART_OF_A_NAME]]\n");
+  const bool bf16 = argc > 3 && std::string(argv[3]) == "BF16";
+  if (argc > 4 || (argc > 3 && !bf16) || repeats < 1) {
+    std::fprintf(stderr, "usage: conv2d_speed [REPEATS [PART_OF_A_NAME [BF16]]]\n");
     return 2;
   }
   cpu::simd_level();  // limits the kernels to LOCKSTEP_SIMD
@@ -205,7 +219,7 @@ int run(int argc, char** argv) {
               "KiB");
   for (const Layer& layer : kLayers) {
     if (argc < 3 || std::string(layer.name).find(argv[2]) != std::string::npos) {
-      run_layer(layer, repeats);
+      bf16 ? run_layer<BFloat16>(layer, repeats) : run_layer<float>(layer, repeats);
     }
   }
   return 0;

@@ -1,5 +1,6 @@
 #pragma once
-// Two-dimensional convolutions of NHWC images and their gradients, in float32.
+// Two-dimensional convolutions of NHWC images and their gradients. Tensors store T, float or
+// BFloat16; sums are floats, which are rounded to T once.
 //
 // Every output is a chain of fused multiply-adds in a fixed order: over the kernel's rows, its
 // columns and the channels (forward and gradient of the input), or over the images, their rows and
@@ -18,23 +19,30 @@ namespace lockstep::cpu {
 // Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
 // threads; the same on every machine. `workspace` must be aligned to 64 bytes and have the size for
 // compute_threads(). Its contents are overwritten. Nothing else is allocated.
+template <typename T = float>
 int64_t conv2d_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 // The same for conv2d_forward() alone.
+template <typename T = float>
 int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 
 // The forward pass, with an optional epilogue (bias, batch norm, residual, activation).
+template <typename T>
 struct Conv2dProduct {
   graph::Conv2dShape shape;
-  const float* x;     // (N, H, W, I)
-  const float* w;     // (O, KH, KW, I/G)
-  Epilogue epilogue;  // applied to conv(x, w), whose columns are the O outputs
-  float* y;           // (N, OH, OW, O); overlaps nothing
+  const T* x;            // (N, H, W, I)
+  const T* w;            // (O, KH, KW, I/G)
+  Epilogue<T> epilogue;  // applied to conv(x, w), whose columns are the O outputs
+  T* y;                  // (N, OH, OW, O); overlaps nothing
 };
-void conv2d_forward(const Conv2dProduct& op, void* workspace);
+template <typename T>
+void conv2d_forward(const Conv2dProduct<T>& op, void* workspace);
 
 // These write the op's d_x, d_weight and d_bias, respectively. All three use the op's workspace.
-void conv2d_backward_input(const graph::Conv2dBackward<float>& op);
-void conv2d_backward_weight(const graph::Conv2dBackward<float>& op);
-void conv2d_backward_bias(const graph::Conv2dBackward<float>& op);
+template <typename T>
+void conv2d_backward_input(const graph::Conv2dBackward<T>& op);
+template <typename T>
+void conv2d_backward_weight(const graph::Conv2dBackward<T>& op);
+template <typename T>
+void conv2d_backward_bias(const graph::Conv2dBackward<T>& op);
 
 }  // namespace lockstep::cpu

@@ -13,9 +13,9 @@
 namespace lockstep::cpu::bf16x3 {
 namespace {
 
-int64_t gather_chunks(const Gather& g) { return g.taps() * TapChunks(g).in_tap; }
+int64_t gather_chunks(const Gather<float>& g) { return g.taps() * TapChunks(g).in_tap; }
 
-void run(const Gather& g, void* workspace) {
+void run(const Gather<float>& g, void* workspace) {
   const int64_t chunks = gather_chunks(g);
   if (g.pixels() == 0) return;
   const GatherC c(g);
@@ -28,7 +28,7 @@ void run(const Gather& g, void* workspace) {
       GatherA{g}, GatherB{g}, c, g.pixels(), g.columns, chunks, /*accumulate=*/false, workspace);
 }
 
-int64_t gather_bytes(const Gather& g, int threads) {
+int64_t gather_bytes(const Gather<float>& g, int threads) {
   return split_workspace_bytes(g.pixels(), g.columns, gather_chunks(g), threads);
 }
 
@@ -48,7 +48,7 @@ bool supports(const graph::Conv2dShape& s) {
 
 int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (s.is_linear()) return bf16x3::linear_workspace_bytes(linear_shape(s), threads);
-  Conv2dProduct op{};
+  Conv2dProduct<float> op{};
   op.shape = s;
   return gather_bytes(forward_gather(op), threads);
 }
@@ -59,7 +59,7 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   const graph::Conv2dBackward<float> backward = {
       .shape = s, .accumulate_weight = false, .accumulate_bias = false};
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
-    const Gather g = backward_gather(backward, h, w);
+    const Gather<float> g = backward_gather(backward, h, w);
     bytes = std::max(bytes, gather_bytes(g, threads));
   });
   return std::max(
@@ -67,7 +67,7 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
       split_workspace_bytes(s.group_outputs(), weight_columns(s), weight_chunks(s), threads));
 }
 
-void conv2d_forward(const Conv2dProduct& op, void* workspace) {
+void conv2d_forward(const Conv2dProduct<float>& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) {
@@ -78,15 +78,15 @@ void conv2d_forward(const Conv2dProduct& op, void* workspace) {
                                                        .y = op.y},
                                   workspace);
   }
-  for_each_group(s, forward_gather(op), [&](const Gather& g) { run(g, workspace); });
+  for_each_group(s, forward_gather(op), [&](const Gather<float>& g) { run(g, workspace); });
 }
 
 void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
   const graph::Conv2dShape& s = op.shape;
   if (s.is_linear()) return bf16x3::linear_backward_input(linear_backward(op));
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
-    const Gather first = backward_gather(op, axis_h, axis_w);
-    for_each_group(s, first, [&](const Gather& g) { run(g, op.workspace); });
+    const Gather<float> first = backward_gather(op, axis_h, axis_w);
+    for_each_group(s, first, [&](const Gather<float>& g) { run(g, op.workspace); });
   });
 }
 

@@ -17,7 +17,7 @@ bool supports(const graph::Conv2dShape& shape);
 // The functions below require supports(shape).
 int64_t conv2d_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& shape, int threads);
-void conv2d_forward(const Conv2dProduct& op, void* workspace);
+void conv2d_forward(const Conv2dProduct<float>& op, void* workspace);
 void conv2d_backward_input(const graph::Conv2dBackward<float>& op);
 void conv2d_backward_weight(const graph::Conv2dBackward<float>& op);
 

@@ -12,7 +12,8 @@ namespace lockstep::cpu {
 
 // The depth of a Gather. Each tap begins a new chunk.
 struct TapChunks {
-  explicit TapChunks(const Gather& g) : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
+  explicit TapChunks(const Gather<float>& g)
+      : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
   int64_t tap(int64_t chunk) const { return chunk / in_tap; }
   int64_t channel(int64_t chunk) const { return chunk % in_tap * kTileDepth; }
   int64_t channels(int64_t chunk) const { return std::min(kTileDepth, depth - channel(chunk)); }
@@ -21,11 +22,11 @@ struct TapChunks {
 
 // A pixel of a Gather's result.
 struct GatherPixel {
-  GatherPixel(const Gather& g, int64_t index)
+  GatherPixel(const Gather<float>& g, int64_t index)
       : image(index / (g.h.pixels * g.w.pixels)),
         i(index / g.w.pixels % g.h.pixels),
         j(index % g.w.pixels) {}
-  void next(const Gather& g) {
+  void next(const Gather<float>& g) {
     if (++j < g.w.pixels) return;
     j = 0;
     if (++i < g.h.pixels) return;
@@ -76,7 +77,7 @@ struct GatherA {
     return count;
   }
 
-  const Gather& g;
+  const Gather<float>& g;
 };
 
 // Operand B: the weights of a Gather.
@@ -129,12 +130,12 @@ struct GatherB {
 
   RowFetcher fetcher(Range, Range, int64_t) const { return {}; }
 
-  const Gather& g;
+  const Gather<float>& g;
 };
 
 // The result of a Gather; its rows are pixels.
 struct GatherC {
-  explicit GatherC(const Gather& g) : g(g) {
+  explicit GatherC(const Gather<float>& g) : g(g) {
     const bool contiguous = g.h.result_step == 1 && g.w.result_step == 1 &&
                             g.c_strides.row == g.w.pixels * g.c_strides.pixel &&
                             g.c_strides.image == g.h.pixels * g.c_strides.row;
@@ -160,7 +161,7 @@ struct GatherC {
                  g.c);
   }
 
-  const Gather& g;
+  const Gather<float>& g;
   int64_t pixel_stride;  // elements between neighbouring pixels; 0 if it is not the same for all
 };
 

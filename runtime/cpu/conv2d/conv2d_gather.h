@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <type_traits>
 
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/matmul/epilogue.h"
@@ -64,7 +65,7 @@ constexpr GatherAxis backward_axis(
           .source_extent = graph::window_count(extent, kernel, stride, pad, dilation)};
 }
 
-// Offsets of pixel (image, i, j) within a tensor, in floats.
+// Offsets of pixel (image, i, j) within a tensor, in elements.
 struct PixelStrides {
   int64_t image, row, pixel;
 };
@@ -84,28 +85,34 @@ void for_each_phase(const graph::Conv2dShape& s, const Body& body) {
   }
 }
 
-struct Gather {
+// T: what the result and the weights store; Source: what `a` stores. Each is float or BFloat16.
+template <typename T, typename Source>
+struct GatherFrom {
   int64_t images;
   GatherAxis h, w;
-  const float* a;
+  const Source* a;
   PixelStrides a_strides;
   int64_t depth;  // channels of a that each tap reads
   // Element (tap, k, n) of the weights is at tap * tap_stride + k * weight_stride + n, or at tap *
   // tap_stride + n * weight_stride + k if transposed; tap = row * kernel_w + column of the kernel.
-  const float* weights;
+  const T* weights;
   int64_t kernel_w, tap_stride, weight_stride;
   bool transposed;
   int64_t columns;  // n
-  float* c;
+  T* c;
   PixelStrides c_strides;
-  Epilogue epilogue = {};
+  Epilogue<T> epilogue = {};
 
   int64_t taps() const { return h.taps * w.taps; }
   int64_t pixels() const { return images * h.pixels * w.pixels; }
 };
 
+template <typename T>
+using Gather = GatherFrom<T, T>;
+
 // The convolution of group 0.
-inline Gather forward_gather(const Conv2dProduct& op) {
+template <typename T>
+Gather<T> forward_gather(const Conv2dProduct<T>& op) {
   const graph::Conv2dShape& s = op.shape;
   const int64_t depth = s.group_channels();
   return {.images = s.batch,
@@ -126,9 +133,10 @@ inline Gather forward_gather(const Conv2dProduct& op) {
 }
 
 // The gradient of the input of group 0, for one phase of each axis.
-inline Gather backward_gather(const graph::Conv2dBackward<float>& op,
-                              const GatherAxis& axis_h,
-                              const GatherAxis& axis_w) {
+template <typename T>
+Gather<T> backward_gather(const graph::Conv2dBackward<T>& op,
+                          const GatherAxis& axis_h,
+                          const GatherAxis& axis_w) {
   const graph::Conv2dShape& s = op.shape;
   const int64_t columns = s.group_channels();
   return {.images = s.batch,
@@ -148,8 +156,8 @@ inline Gather backward_gather(const graph::Conv2dBackward<float>& op,
 }
 
 // Calls run(gather) for each group, from the gather of group 0.
-template <typename Run>
-void for_each_group(const graph::Conv2dShape& s, Gather g, const Run& run) {
+template <typename T, typename Run>
+void for_each_group(const graph::Conv2dShape& s, Gather<T> g, const Run& run) {
   for (int64_t group = 0; group < s.groups; ++group) {
     run(g);
     g.a += g.depth;
@@ -193,21 +201,46 @@ constexpr int64_t gather_block_pixels(int64_t depth) {
                     64 * kRowUnit,
                     128 * kRowUnit);
 }
+// The same if sums are rounded, so that copies in floats of the sums, and of up to `rows` numbers
+// that each pixel reads, must stay in the cache.
+constexpr int64_t rounded_block_pixels(int64_t rows) {
+  return std::clamp(
+      kBlockFloats / std::max<int64_t>(1, rows) / kRowUnit * kRowUnit, kRowUnit, 32 * kRowUnit);
+}
 
-// Scratch memory of one worker, in bytes.
+// Scratch memory of one worker, in bytes. T and Source: see GatherFrom.
+template <typename T, typename Source>
 struct GatherScratch {
+  // Numbers that are not floats are multiplied and summed in copies in floats.
+  static constexpr bool kRounds = !std::is_same_v<T, float>;
+  static constexpr bool kWidens = !std::is_same_v<Source, float>;
+
   GatherScratch(int64_t taps, int64_t depth, int64_t pixels, int64_t columns) {
     const TapBlocks blocks(taps, depth);
-    const int64_t some_pixels = std::min(round_up(pixels, kRowUnit), gather_block_pixels(depth));
+    block_pixels =
+        std::min(round_up(pixels, kRowUnit),
+                 kRounds ? rounded_block_pixels(blocks.max_rows()) : gather_block_pixels(depth));
+    block_columns = kRounds ? std::min(columns, kSummedColumns) : columns;
     panel = round_up(std::min(round_up(columns, 16), kMaxPanel) * blocks.max_rows() + 16, 16) *
             sizeof(float);
-    sources = some_pixels * blocks.block_taps * sizeof(const float*);
-    pixels_bytes = some_pixels * kPixelBytes;
+    sources = block_pixels * blocks.block_taps * sizeof(const float*);
+    pixels_bytes = block_pixels * kPixelBytes;
+    // With a gap, because rows that lie a multiple of the page size apart would compete for the
+    // same cache lines.
+    sum_stride = round_up(block_columns, kMaxPanel) + 16;
+    sums = kRounds ? block_pixels * sum_stride * sizeof(float) : 0;
+    widened = kWidens ? block_pixels * blocks.max_rows() * sizeof(float) : 0;
   }
-  int64_t bytes() const { return panel + round_up(sources + pixels_bytes, 64); }
+  int64_t bytes() const {
+    return panel + sums + round_up(widened, 64) + round_up(sources + pixels_bytes, 64);
+  }
 
-  static constexpr int64_t kPixelBytes = 32;  // of GatherPixels, per pixel
-  int64_t panel, sources, pixels_bytes;
+  static constexpr int64_t kPixelBytes = kRounds ? 40 : 32;  // of GatherPixels, per pixel
+  static constexpr int64_t kSummedColumns = 512;             // of the sums that are kept
+
+  int64_t block_pixels, block_columns;
+  int64_t panel, sums, widened, sources, pixels_bytes;
+  int64_t sum_stride;  // in floats
 };
 
 }  // namespace lockstep::cpu

@@ -13,7 +13,8 @@ inline graph::LinearShape linear_shape(const graph::Conv2dShape& s) {
   return {s.out_pixels(), s.channels, s.outputs};
 }
 // A convolution's outputs as those of a linear layer, for the gradient of the bias.
-inline graph::LinearBackward<float> linear_backward(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+graph::LinearBackward<T> linear_backward(const graph::Conv2dBackward<T>& op) {
   return {.shape = linear_shape(op.shape),
           .stride = op.shape.outputs,
           .accumulate_weight = op.accumulate_weight,
@@ -29,6 +30,7 @@ inline graph::LinearBackward<float> linear_backward(const graph::Conv2dBackward<
 }
 
 // The scratch memory of conv2d_backward_weight().
+template <typename T>
 int64_t conv2d_weight_workspace_bytes(const graph::Conv2dShape& shape, int threads);
 
 // Depthwise convolutions. Their sums have the same order as those of other convolutions.
@@ -36,8 +38,11 @@ inline bool is_depthwise(const graph::Conv2dShape& shape) {
   return shape.groups > 1 && shape.groups == shape.channels && shape.groups == shape.outputs;
 }
 int64_t depthwise_workspace_bytes(const graph::Conv2dShape& shape);
-void depthwise_forward(const Conv2dProduct& op, void* workspace);
-void depthwise_backward_input(const graph::Conv2dBackward<float>& op);
-void depthwise_backward_weight(const graph::Conv2dBackward<float>& op);
+template <typename T>
+void depthwise_forward(const Conv2dProduct<T>& op, void* workspace);
+template <typename T>
+void depthwise_backward_input(const graph::Conv2dBackward<T>& op);
+template <typename T>
+void depthwise_backward_weight(const graph::Conv2dBackward<T>& op);
 
 }  // namespace lockstep::cpu

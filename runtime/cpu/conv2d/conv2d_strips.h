@@ -2,8 +2,8 @@
 // Convolution by strips, for images with few channels, such as a network's input. Taken one by one,
 // the taps of a kernel would have a depth of only three channels. But within a kernel row, columns
 // x channels are contiguous in the weights, and also in the image if it has its padding. So a strip
-// of each image (some rows of the result) is copied with its padding, and a kernel row becomes one
-// tap whose depth is columns x channels.
+// of each image (some rows of the result) is copied with its padding, in floats, and a kernel row
+// becomes one tap whose depth is columns x channels.
 
 #include <algorithm>
 #include <cstdint>
@@ -45,8 +45,9 @@ struct Strips {
     return {first, std::min(first + rows, shape.out_height())};
   }
 
-  // Copies the part of x that strip `index` reads.
-  void copy(const float* x, int64_t index, float* to) const {
+  // Copies the part of x that strip `index` reads, by copy_row(from, numbers, to).
+  template <typename T, typename CopyRow>
+  void copy(const T* x, int64_t index, float* to, const CopyRow& copy_row) const {
     const int64_t margin = shape.pad_w * shape.channels, width = shape.width * shape.channels;
     const int64_t first = result_rows(index).begin * shape.stride_h - shape.pad_h;
     for (int64_t i = 0; i < source_rows(); ++i, to += stride()) {
@@ -56,8 +57,7 @@ struct Strips {
         continue;
       }
       std::memset(to, 0, margin * sizeof(float));
-      std::memcpy(
-          to + margin, x + (image(index) * shape.height + h) * width, width * sizeof(float));
+      copy_row(x + (image(index) * shape.height + h) * width, width, to + margin);
       std::memset(to + margin + width, 0, margin * sizeof(float));
     }
   }

@@ -37,7 +37,7 @@ struct GatherTiles {
   bool prefetch;  // fetch the pixels of the next tile
   // Applied to the sums if they are complete and all columns exist; its activation is none or ReLU.
   // Otherwise null.
-  const Epilogue* epilogue;
+  const Epilogue<float>* epilogue;
   const float* result;  // base of the result, to find the residual of an element
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
@@ -9,10 +10,13 @@
 #include "runtime/cpu/conv2d/conv2d_strips.h"
 #include "runtime/cpu/conv2d/conv2d_winograd.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/stored.h"
 
 // The gradient of the weights. For each tap, d_w = d_y^T x over the pairs of pixels that the tap
 // connects. Both operands are read in place, through a list of these pairs. Each tile of d_w is
-// multiplied with a block of pixels, which stays in the cache for the next tile.
+// multiplied with a block of pixels, which stays in the cache for the next tile. If they are
+// bfloat16, the pairs are of copies in floats: of the block's outputs, and of those channels of the
+// pixels that a tile has.
 //
 // A 1x1 kernel that skips pixels (stride above 1): the pixels that it reads are copied, and the
 // rest is a linear layer. By strips (conv2d_strips.h), the rows of the product are kernel columns x
@@ -54,23 +58,50 @@ constexpr int64_t kPairBytes = 16;
 inline bool skips_pixels(const graph::Conv2dShape& s) {
   return s.kernel_h == 1 && s.kernel_w == 1 && s.pad_h == 0 && s.pad_w == 0 && s.groups == 1;
 }
-// Number of floats in the pixels that such a kernel reads.
-inline int64_t read_floats(const graph::Conv2dShape& s) {
-  return round_up(s.out_pixels() * s.channels, 16);
+// Bytes of the pixels that such a kernel reads.
+template <typename T>
+int64_t read_bytes(const graph::Conv2dShape& s) {
+  return round_up(s.out_pixels() * s.channels * static_cast<int64_t>(sizeof(T)), 64);
 }
 
-// Scratch memory for strips: the product, and a strip and a list of pairs for each worker.
+// Scratch memory of one worker: a list of pairs and, for bfloat16, copies of what they multiply.
+template <typename T>
+struct WeightScratch {
+  static constexpr bool kWidens = !std::is_same_v<T, float>;
+
+  explicit WeightScratch(const graph::Conv2dShape& s)
+      : pixels(round_up(weight_block_pixels(s.group_outputs()), kWidens ? 4 : 1)),
+        channels_floats(kWidens ? pixels * kMaxPanel : 0),
+        outputs_floats(kWidens ? round_up(pixels * s.group_outputs(), 16) : 0) {}
+
+  int64_t bytes() const {
+    return pixels * kPairBytes +
+           (channels_floats + outputs_floats) * static_cast<int64_t>(sizeof(float));
+  }
+
+  int64_t pixels;  // of a block
+  int64_t channels_floats, outputs_floats;
+};
+
+// Scratch memory for strips: the product, and a strip and a list of pairs for each worker; for
+// bfloat16 also a copy of the strip's outputs.
+template <typename T>
 struct WeightStripsScratch {
   explicit WeightStripsScratch(const Strips& strips)
       : product_floats(round_up(strips.shape.kernel_h * strips.depth() * strips.shape.outputs, 16)),
         pairs_bytes(round_up(strips.rows * strips.shape.out_width() * kPairBytes, 64)),
-        worker_bytes(strips.floats() * static_cast<int64_t>(sizeof(float)) + pairs_bytes) {}
+        outputs_floats(
+            std::is_same_v<T, float>
+                ? 0
+                : round_up(strips.rows * strips.shape.out_width() * strips.shape.outputs, 16)),
+        worker_bytes((strips.floats() + outputs_floats) * static_cast<int64_t>(sizeof(float)) +
+                     pairs_bytes) {}
 
   int64_t bytes(int64_t workers) const {
     return product_floats * static_cast<int64_t>(sizeof(float)) + workers * worker_bytes;
   }
 
-  int64_t product_floats, pairs_bytes, worker_bytes;
+  int64_t product_floats, pairs_bytes, outputs_floats, worker_bytes;
 };
 
 }  // namespace lockstep::cpu
@@ -80,6 +111,7 @@ struct WeightStripsScratch {
 #define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_weight.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "runtime/cpu/conv2d/conv2d_pack-inl.h"
 #include "runtime/cpu/conv2d/conv2d_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -112,10 +144,14 @@ HWY_INLINE void multiply_unit(const PixelPair* pairs,
 }
 
 // Lists the pairs (output, pixel that the tap reads for it) for outputs `range` of the batch,
-// except those whose tap is padding. Returns their number.
-HWY_INLINE size_t list_pairs(const graph::Conv2dBackward<float>& op,
+// except those whose tap is padding. Returns their number. The outputs' gradients are at d_y, d_y +
+// stride, ...; those pixels that are not floats are listed as addresses.
+template <typename T>
+HWY_INLINE size_t list_pairs(const graph::Conv2dBackward<T>& op,
                              int64_t tap,
                              Range range,
+                             const float* d_y,
+                             int64_t stride,
                              PixelPair* to) {
   const graph::Conv2dShape& s = op.shape;
   const int64_t out_height = s.out_height(), out_width = s.out_width();
@@ -131,13 +167,12 @@ HWY_INLINE size_t list_pairs(const graph::Conv2dBackward<float>& op,
     const int64_t h = row % out_height * s.stride_h + h0;
     if (h >= 0 && h < s.height) {
       const int64_t from = std::max(begin, first), until = std::min(end, last);
-      const float* a = op.d_y + (row * out_width + from) * s.outputs;
-      const float* b =
-          op.x +
-          ((row / out_height * s.height + h) * s.width + from * s.stride_w + w0) * s.channels;
+      const float* a = d_y + (row * out_width + from - range.begin) * stride;
+      const T* b = op.x + ((row / out_height * s.height + h) * s.width + from * s.stride_w + w0) *
+                              s.channels;
       for (int64_t j = from; j < until; ++j) {
-        *pair++ = {a, b};
-        a += s.outputs;
+        *pair++ = {a, reinterpret_cast<const float*>(b)};
+        a += stride;
         b += s.stride_w * s.channels;
       }
     }
@@ -147,44 +182,72 @@ HWY_INLINE size_t list_pairs(const graph::Conv2dBackward<float>& op,
 }
 
 // Computes one worker's tiles of group 0.
-HWY_NOINLINE void backward_weight_tiles(const graph::Conv2dBackward<float>& op,
+template <typename T>
+HWY_NOINLINE void backward_weight_tiles(const graph::Conv2dBackward<T>& op,
                                         Range tiles,
-                                        PixelPair* pairs) {
+                                        std::byte* scratch) {
   const graph::Conv2dShape& s = op.shape;
   const int64_t taps = s.kernel_h * s.kernel_w, channels = s.group_channels();
-  const WeightTiles all{taps, s.group_outputs(), channels};
-  const int64_t step = weight_block_pixels(s.group_outputs());
+  const int64_t outputs = s.group_outputs();
+  const WeightTiles all{taps, outputs, channels};
+  using Scratch = WeightScratch<T>;
+  const Scratch sizes(s);
+  auto* const pairs = reinterpret_cast<PixelPair*>(scratch);
+  auto* const copied_channels = reinterpret_cast<float*>(pairs + sizes.pixels);
+  float* const copied_outputs = copied_channels + sizes.channels_floats;
   // At least one block, which sets d_w to zero even if there are no outputs at all.
-  for (int64_t p = 0; p == 0 || p < s.out_pixels(); p += step) {
-    const Range block{p, std::min(s.out_pixels(), p + step)};
-    int64_t listed = -1;
+  for (int64_t p = 0; p == 0 || p < s.out_pixels(); p += sizes.pixels) {
+    const Range block{p, std::min(s.out_pixels(), p + sizes.pixels)};
+    if constexpr (Scratch::kWidens) {
+      for (int64_t i = 0; i < block.size(); ++i) {
+        copy_as_floats(op.d_y + (p + i) * s.outputs, outputs, copied_outputs + i * outputs);
+      }
+    }
+    int64_t listed_tap = -1, listed_column = -1;
     size_t count = 0;
     for (int64_t index = tiles.begin; index < tiles.end; ++index) {
-      const WeightTiles::Tile unit = all[index];
-      if (unit.tap != listed) {
-        listed = unit.tap;
-        count = list_pairs(op, unit.tap, block, pairs);
+      WeightTiles::Tile unit = all[index];
+      float* const c = op.d_weight + unit.tap * channels;
+      const bool accumulate = op.accumulate_weight || p > 0;
+      if constexpr (Scratch::kWidens) {
+        const Range columns = unit.columns;
+        if (unit.tap != listed_tap || columns.begin != listed_column) {
+          count = list_pairs(op, unit.tap, block, copied_outputs, outputs, pairs);
+          for (size_t i = 0; i < count; ++i) {
+            float* const copy = copied_channels + i * kMaxPanel;
+            copy_as_floats(
+                reinterpret_cast<const T*>(pairs[i].b) + columns.begin, columns.size(), copy);
+            pairs[i].b = copy;
+          }
+        }
+        listed_column = columns.begin;
+        unit.columns = {0, columns.size()};
+        multiply_unit(pairs, count, unit, c + columns.begin, taps * channels, accumulate);
+      } else {
+        if (unit.tap != listed_tap) {
+          count = list_pairs(op, unit.tap, block, op.d_y + p * s.outputs, s.outputs, pairs);
+        }
+        multiply_unit(pairs, count, unit, c, taps * channels, accumulate);
       }
-      multiply_unit(pairs,
-                    count,
-                    unit,
-                    op.d_weight + unit.tap * channels,
-                    taps * channels,
-                    op.accumulate_weight || p > 0);
+      listed_tap = unit.tap;
     }
   }
 }
 
-void backward_weight(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+void backward_weight(const graph::Conv2dBackward<T>& op) {
   const graph::Conv2dShape& s = op.shape;
   const int64_t workers = threads_worth(compute_threads(), s.multiply_adds() / s.groups);
   const WeightTiles all{s.kernel_h * s.kernel_w, s.group_outputs(), s.group_channels()};
-  const int64_t list_bytes = weight_block_pixels(s.group_outputs()) * kPairBytes;
+  const int64_t scratch = WeightScratch<T>(s).bytes();
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
-    backward_weight_tiles(op,
-                          share(all.count(), 1, worker, workers),
-                          reinterpret_cast<PixelPair*>(op.workspace + worker * list_bytes));
+    backward_weight_tiles(
+        op, share(all.count(), 1, worker, workers), op.workspace + worker * scratch);
   });
+}
+
+void backward_weight_kernel(AnyStored<graph::Conv2dBackward> stored) {
+  stored.with([](const auto& op) HWY_ATTR { backward_weight(op); });
 }
 
 // Copies a tile between d_w, (outputs, rows of the kernel, depth), and the product, (rows of the
@@ -205,11 +268,13 @@ HWY_INLINE void copy_tile(const Strips& strips,
 }
 
 // Computes one worker's tiles of the transposed product.
-HWY_NOINLINE void backward_weight_strips_tiles(const graph::Conv2dBackward<float>& op,
+template <typename T>
+HWY_NOINLINE void backward_weight_strips_tiles(const graph::Conv2dBackward<T>& op,
                                                const Strips& strips,
                                                Range tiles,
                                                float* product,
                                                float* strip,
+                                               float* copied_outputs,
                                                PixelPair* pairs) {
   const graph::Conv2dShape& s = strips.shape;
   const int64_t depth = strips.depth(), out_width = s.out_width();
@@ -220,11 +285,20 @@ HWY_NOINLINE void backward_weight_strips_tiles(const graph::Conv2dBackward<float
     });
   }
   for (int64_t n = 0; n < strips.count(); ++n) {
-    strips.copy(op.x, n, strip);
+    strips.copy(op.x, n, strip, [](const T* from, int64_t numbers, float* to) HWY_ATTR {
+      copy_as_floats(from, numbers, to);
+    });
     const Range rows = strips.result_rows(n);
-    const float* const first =
+    const T* const d_y =
         op.d_y + (strips.image(n) * s.out_height() + rows.begin) * out_width * s.outputs;
     const int64_t count = rows.size() * out_width;
+    const float* first;
+    if constexpr (std::is_same_v<T, float>) {
+      first = d_y;
+    } else {
+      copy_as_floats(d_y, count * s.outputs, copied_outputs);
+      first = copied_outputs;
+    }
     int64_t listed = -1;
     for (int64_t index = tiles.begin; index < tiles.end; ++index) {
       const WeightTiles::Tile unit = all[index];
@@ -245,22 +319,29 @@ HWY_NOINLINE void backward_weight_strips_tiles(const graph::Conv2dBackward<float
   }
 }
 
-void backward_weight_strips(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+void backward_weight_strips(const graph::Conv2dBackward<T>& op) {
   const int64_t workers = threads_worth(compute_threads(), op.shape.multiply_adds());
   const Strips strips(op.shape);
   const WeightTiles all{op.shape.kernel_h, strips.depth(), op.shape.outputs};
-  const WeightStripsScratch scratch(strips);
+  const WeightStripsScratch<T> scratch(strips);
   float* const product = reinterpret_cast<float*>(op.workspace);
   std::byte* const rest = op.workspace + scratch.product_floats * sizeof(float);
   for_each_worker(workers, [&](int64_t worker) HWY_ATTR {
     std::byte* const mine = rest + worker * scratch.worker_bytes;
+    auto* const copied = reinterpret_cast<float*>(mine + scratch.pairs_bytes);
     backward_weight_strips_tiles(op,
                                  strips,
                                  share(all.count(), 1, worker, workers),
                                  product,
-                                 reinterpret_cast<float*>(mine + scratch.pairs_bytes),
+                                 copied + scratch.outputs_floats,
+                                 copied,
                                  reinterpret_cast<PixelPair*>(mine));
   });
+}
+
+void backward_weight_strips_kernel(AnyStored<graph::Conv2dBackward> stored) {
+  stored.with([](const auto& op) HWY_ATTR { backward_weight_strips(op); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -269,60 +350,65 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(backward_weight);
-HWY_EXPORT(backward_weight_strips);
+HWY_EXPORT(backward_weight_kernel);
+HWY_EXPORT(backward_weight_strips_kernel);
 
 namespace {
 
-void backward_weight_skipping(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+void backward_weight_skipping(const graph::Conv2dBackward<T>& op) {
   const graph::Conv2dShape& s = op.shape;
-  float* const read = reinterpret_cast<float*>(op.workspace);
+  T* const read = reinterpret_cast<T*>(op.workspace);
   const int64_t across = s.out_width(), rows = s.batch * s.out_height();
   parallel_for(rows, grain_rows(across * s.channels), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const int64_t image = row / s.out_height(), h = row % s.out_height() * s.stride_h;
-      const float* from = op.x + (image * s.height + h) * s.width * s.channels;
-      float* to = read + row * across * s.channels;
+      const T* from = op.x + (image * s.height + h) * s.width * s.channels;
+      T* to = read + row * across * s.channels;
       for (int64_t j = 0; j < across; ++j) {
-        std::memcpy(to, from, static_cast<size_t>(s.channels) * sizeof(float));
+        std::memcpy(to, from, static_cast<size_t>(s.channels) * sizeof(T));
         from += s.stride_w * s.channels;
         to += s.channels;
       }
     }
   });
-  graph::LinearBackward<float> linear = linear_backward(op);
+  graph::LinearBackward<T> linear = linear_backward(op);
   linear.x = read;
-  linear.workspace = reinterpret_cast<std::byte*>(read + read_floats(s));
-  linear_backward_weight(linear);
+  gemm(product_for_weight(linear), op.workspace + read_bytes<T>(s));
 }
 
 }  // namespace
 
+template <typename T>
 int64_t conv2d_weight_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   if (is_depthwise(s)) return depthwise_workspace_bytes(s);
-  if (uses_strips(s)) return WeightStripsScratch(Strips(s)).bytes(threads);
+  if (uses_strips(s)) return WeightStripsScratch<T>(Strips(s)).bytes(threads);
   if (uses_winograd(s)) return WinogradWeightScratch(s, threads).bytes();
   if (skips_pixels(s))
-    return read_floats(s) * static_cast<int64_t>(sizeof(float)) +
-           linear_workspace_bytes(linear_shape(s), threads);
-  return threads * weight_block_pixels(s.group_outputs()) * kPairBytes;
+    return read_bytes<T>(s) + linear_workspace_bytes<T>(linear_shape(s), threads);
+  return threads * WeightScratch<T>(s).bytes();
 }
+template int64_t conv2d_weight_workspace_bytes<float>(const graph::Conv2dShape&, int);
+template int64_t conv2d_weight_workspace_bytes<BFloat16>(const graph::Conv2dShape&, int);
 
-void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+void conv2d_backward_weight(const graph::Conv2dBackward<T>& op) {
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) return linear_backward_weight(linear_backward(op));
+  if (s.is_linear()) return gemm(product_for_weight(linear_backward(op)), op.workspace);
   if (is_depthwise(s)) return depthwise_backward_weight(op);
   if (uses_winograd(s)) return winograd_backward_weight(op);
   if (skips_pixels(s)) return backward_weight_skipping(op);
-  if (uses_strips(s)) return HWY_DYNAMIC_DISPATCH(backward_weight_strips)(op);
-  graph::Conv2dBackward<float> group = op;
+  if (uses_strips(s)) return HWY_DYNAMIC_DISPATCH(backward_weight_strips_kernel)(op);
+  graph::Conv2dBackward<T> group = op;
   for (int64_t i = 0; i < s.groups; ++i) {
-    HWY_DYNAMIC_DISPATCH(backward_weight)(group);
+    HWY_DYNAMIC_DISPATCH(backward_weight_kernel)(group);
     group.d_y += s.group_outputs();
     group.x += s.group_channels();
     group.d_weight += s.group_outputs() * s.patch();
   }
 }
+template void conv2d_backward_weight(const graph::Conv2dBackward<float>&);
+template void conv2d_backward_weight(const graph::Conv2dBackward<BFloat16>&);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

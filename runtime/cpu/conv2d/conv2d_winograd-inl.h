@@ -124,12 +124,13 @@ struct TilePosition {
 };
 
 // Transforms some channels of the pixels of some tiles: to[entry][tile][channel].
-inline HWY_NOINLINE void transform_block_pixels(const Gather& g,
-                                                Range range,
-                                                Range channels,
-                                                float* to,
-                                                size_t entry_stride,
-                                                size_t tile_stride) {
+template <typename T>
+HWY_NOINLINE void transform_block_pixels(const Gather<T>& g,
+                                         Range range,
+                                         Range channels,
+                                         float* to,
+                                         size_t entry_stride,
+                                         size_t tile_stride) {
   const WinogradTiles tiles(g);
   const auto origin = [](const GatherAxis& axis) {
     return std::min(axis.source_first, axis.source_first + 2 * axis.source_tap_step);
@@ -138,14 +139,15 @@ inline HWY_NOINLINE void transform_block_pixels(const Gather& g,
   for (int64_t index = range.begin; index < range.end; ++index, to += tile_stride) {
     const TilePosition position(tiles, index);
     // For padding, step 0 reads the same zeros repeatedly.
-    const float* pixel[16];
+    const T* pixel[16];
     int64_t step[16];
-    const float* const image = g.a + position.image * g.a_strides.image + channels.begin;
+    const T* const image = g.a + position.image * g.a_strides.image + channels.begin;
     for (int64_t i = 0; i < 4; ++i) {
       for (int64_t j = 0; j < 4; ++j) {
         const int64_t h = h0 + position.i + i, w = w0 + position.j + j;
         const bool inside = h >= 0 && h < g.h.source_extent && w >= 0 && w < g.w.source_extent;
-        pixel[4 * i + j] = inside ? image + h * g.a_strides.row + w * g.a_strides.pixel : kPadding;
+        pixel[4 * i + j] = inside ? image + h * g.a_strides.row + w * g.a_strides.pixel
+                                  : reinterpret_cast<const T*>(kPadding);
         step[4 * i + j] = inside ? 1 : 0;
       }
     }

@@ -5,6 +5,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d_gather.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/stored.h"
 
 // The weights are transformed once. Then each worker takes a block of tiles and transforms its
 // pixels. Panel by panel of the result's channels, it multiplies them by the weights of every entry
@@ -27,8 +28,13 @@ namespace HWY_NAMESPACE {
 
 // Transforms the weights of some channels, at most kWeightChunk, and of the panel that begins at
 // `column`: to[entry][channel][column].
-HWY_NOINLINE void transform_some_weights(
-    const Gather& g, Range depth, int64_t column, float* packed, float* to, size_t entry_stride) {
+template <typename T>
+HWY_NOINLINE void transform_some_weights(const Gather<T>& g,
+                                         Range depth,
+                                         int64_t column,
+                                         float* packed,
+                                         float* to,
+                                         size_t entry_stride) {
   const F32 d;
   const int64_t columns = std::min<int64_t>(g.columns - column, kPanel);
   const size_t width = round_up(columns, kVecLanes), tap_floats = depth.size() * width;
@@ -49,30 +55,36 @@ HWY_NOINLINE void transform_some_weights(
 }
 
 // Offset of a tile's first result.
-HWY_INLINE int64_t result_offset(const Gather& g, const TilePosition& position) {
+template <typename T>
+HWY_INLINE int64_t result_offset(const Gather<T>& g, const TilePosition& position) {
   return position.image * g.c_strides.image + position.i * g.c_strides.row +
          position.j * g.c_strides.pixel;
 }
 
 // Prefetches the residual of some tiles. Its rows are far apart, so the hardware prefetcher does
 // not predict them. (Inline, because the compiler removes a call that does nothing else.)
-HWY_INLINE void prefetch_residual(const Gather& g, Range range, int64_t column, int64_t columns) {
+template <typename T>
+HWY_INLINE void prefetch_residual(const Gather<T>& g,
+                                  Range range,
+                                  int64_t column,
+                                  int64_t columns) {
+  constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
   const WinogradTiles tiles(g);
   for (int64_t index = range.begin; index < range.end; ++index) {
     const TilePosition position(tiles, index);
-    const float* const first = g.epilogue.residual + result_offset(g, position) + column;
+    const T* const first = g.epilogue.residual + result_offset(g, position) + column;
     for (int64_t i = 0; i < std::min<int64_t>(2, g.h.pixels - position.i); ++i) {
       for (int64_t j = 0; j < std::min<int64_t>(2, g.w.pixels - position.j); ++j) {
-        const float* const pixel = first + i * g.c_strides.row + j * g.c_strides.pixel;
-        for (int64_t k = 0; k < columns; k += 16) __builtin_prefetch(pixel + k, 0, 2);
+        const T* const pixel = first + i * g.c_strides.row + j * g.c_strides.pixel;
+        for (int64_t k = 0; k < columns; k += kLine) __builtin_prefetch(pixel + k, 0, 2);
       }
     }
   }
 }
 
 // Transforms the sums back, applies the epilogue and stores the results.
-template <Activation kKind>
-HWY_INLINE void finish_tiles(const Gather& g,
+template <Activation kKind, typename T>
+HWY_INLINE void finish_tiles(const Gather<T>& g,
                              const WinogradScratch& scratch,
                              Range range,
                              int64_t column,
@@ -106,7 +118,8 @@ HWY_INLINE void finish_tiles(const Gather& g,
   }
 }
 
-HWY_NOINLINE void finish_tiles_with(const Gather& g,
+template <typename T>
+HWY_NOINLINE void finish_tiles_with(const Gather<T>& g,
                                     const WinogradScratch& scratch,
                                     Range range,
                                     int64_t column,
@@ -149,7 +162,8 @@ HWY_INLINE void multiply_entry(const float* pixels,
 }
 
 // Offset of the transformed weights of a panel.
-HWY_INLINE int64_t panel_begin(const Gather& g, int64_t column) {
+template <typename T>
+HWY_INLINE int64_t panel_begin(const Gather<T>& g, int64_t column) {
   return column / kPanel * kEntries * (g.depth * kPanel + kEntryGap);
 }
 
@@ -165,8 +179,9 @@ struct WorkerScratch {
 
 // Prefetches the weights of the channels from k on, or of the next panel if none are left, in
 // `steps` steps. Reads the unpacked weights: rows of all taps for each output or channel.
+template <typename T>
 HWY_INLINE Prefetcher prefetch_weights(
-    const Gather& g, int64_t k, int64_t depth, int64_t column, int64_t end, size_t steps) {
+    const Gather<T>& g, int64_t k, int64_t depth, int64_t column, int64_t end, size_t steps) {
   if (k >= g.depth) k = 0, column += kPanel;
   if (column >= end) return {};
   const int64_t columns = std::min<int64_t>(end - column, kPanel);
@@ -178,7 +193,8 @@ HWY_INLINE Prefetcher prefetch_weights(
 
 // Computes a block of tiles x some columns of the result. `weights`: all weights, transformed; or
 // null.
-HWY_NOINLINE void multiply_tile_block(const Gather& g,
+template <typename T>
+HWY_NOINLINE void multiply_tile_block(const Gather<T>& g,
                                       const WinogradScratch& sizes,
                                       Range range,
                                       Range columns,
@@ -229,8 +245,9 @@ HWY_NOINLINE void multiply_tile_block(const Gather& g,
 }
 
 // Transforms one worker's share of the weights.
+template <typename T>
 HWY_NOINLINE void transform_shared_weights(
-    const Gather& g, int64_t worker, int64_t workers, float* packed, float* weights) {
+    const Gather<T>& g, int64_t worker, int64_t workers, float* packed, float* weights) {
   const int64_t chunks = ceil_div(g.depth, kWeightChunk);
   const Range mine = share(ceil_div(g.columns, kPanel) * chunks, 1, worker, workers);
   for (int64_t index = mine.begin; index < mine.end; ++index) {
@@ -245,7 +262,8 @@ HWY_NOINLINE void transform_shared_weights(
   }
 }
 
-void winograd_all(const Gather& g, float* workspace) {
+template <typename T>
+void winograd_all(const Gather<T>& g, float* workspace) {
   const WinogradScratch sizes(g, compute_threads());
   const WorkerGrid grid = sizes.grid;
   const auto scratch = [&](int64_t worker) {
@@ -269,17 +287,24 @@ void winograd_all(const Gather& g, float* workspace) {
   });
 }
 
+void winograd_kernel(AnyStored<Gather> stored, float* workspace) {
+  stored.with([&](const auto& g) HWY_ATTR { winograd_all(g, workspace); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(winograd_all);
+HWY_EXPORT(winograd_kernel);
 
-void winograd_gather(const Gather& g, void* workspace) {
-  HWY_DYNAMIC_DISPATCH(winograd_all)(g, static_cast<float*>(workspace));
+template <typename T>
+void winograd_gather(const Gather<T>& g, void* workspace) {
+  HWY_DYNAMIC_DISPATCH(winograd_kernel)(g, static_cast<float*>(workspace));
 }
+template void winograd_gather(const Gather<float>&, void*);
+template void winograd_gather(const Gather<BFloat16>&, void*);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -23,6 +23,8 @@
 // of operations. Then the bits depend neither on the blocks of tiles, nor on the threads, nor on
 // whether weights are transformed once for all workers or by each worker as needed.
 //
+// Tensors of bfloat16 are read, and results rounded, by the transforms; entries are floats.
+//
 // Blocks of kTileBlock tiles are transformed and multiplied at a time, panel by panel of the
 // outputs, so that a panel's sixteen products are transformed back while they are in the cache.
 
@@ -62,7 +64,8 @@ struct WinogradTiles {
       : down(ceil_div(s.out_height(), 2)),
         across(ceil_div(s.out_width(), 2)),
         count(s.batch * down * across) {}
-  explicit WinogradTiles(const Gather& g)
+  template <typename T>
+  explicit WinogradTiles(const Gather<T>& g)
       : down(ceil_div(g.h.pixels, 2)),
         across(ceil_div(g.w.pixels, 2)),
         count(g.images * down * across) {}
@@ -78,7 +81,8 @@ constexpr int64_t panels_floats(int64_t rows, int64_t columns) {
 // The division of the work, and the layout of the workspace; sizes in floats. The strides are
 // chosen so that the rows of a product do not compete for the same cache lines either.
 struct WinogradScratch {
-  WinogradScratch(const Gather& g, int threads)
+  template <typename T>
+  WinogradScratch(const Gather<T>& g, int threads)
       : grid(arrange_workers(threads, WinogradTiles(g).count, g.columns, kEntries * g.depth)),
         single_block(grid.max_rows(WinogradTiles(g).count) <= kTileBlock),
         pixel_stride(round_up(g.depth, 16) + 16),
@@ -145,9 +149,11 @@ struct WinogradWeightScratch {
 };
 
 // Computes d_weight of a shape for which uses_winograd() is true.
-void winograd_backward_weight(const graph::Conv2dBackward<float>& op);
+template <typename T>
+void winograd_backward_weight(const graph::Conv2dBackward<T>& op);
 
 // Computes a Gather whose kernel is 3x3, with stride 1.
-void winograd_gather(const Gather& g, void* workspace);
+template <typename T>
+void winograd_gather(const Gather<T>& g, void* workspace);
 
 }  // namespace lockstep::cpu

@@ -4,6 +4,7 @@
 #include "runtime/cpu/conv2d/conv2d_gather.h"
 #include "runtime/cpu/conv2d/conv2d_winograd.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/stored.h"
 
 // The gradient of the weights by Winograd's transforms. Each worker has a rectangle of outputs x
 // channels and walks over all tiles, block by block. It transforms the gradients of its outputs,
@@ -22,8 +23,9 @@ namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Transforms the gradients of some tiles and outputs: to[entry][tile][output].
-HWY_NOINLINE void transform_block_gradients(const Gather& g,
-                                            const float* d_y,
+template <typename T>
+HWY_NOINLINE void transform_block_gradients(const Gather<T>& g,
+                                            const T* d_y,
                                             PixelStrides strides,
                                             const WinogradWeightScratch& scratch,
                                             Range range,
@@ -32,8 +34,8 @@ HWY_NOINLINE void transform_block_gradients(const Gather& g,
   const WinogradTiles tiles(g);
   for (int64_t index = range.begin; index < range.end; ++index, to += scratch.gradient_stride) {
     const TilePosition position(tiles, index);
-    const float* const from = d_y + position.image * strides.image + position.i * strides.row +
-                              position.j * strides.pixel + outputs.begin;
+    const T* const from = d_y + position.image * strides.image + position.i * strides.row +
+                          position.j * strides.pixel + outputs.begin;
     const bool below = position.i + 1 < g.h.pixels, right = position.j + 1 < g.w.pixels;
     const Vec zero = hn::Zero(F32());
     for_each_vector(outputs.size(), [&](size_t n, auto access) HWY_ATTR {
@@ -81,7 +83,8 @@ HWY_INLINE void add_product(const float* gradients,
 }
 
 // Transforms the products of some outputs and of the panel that begins at `column`.
-HWY_NOINLINE void finish_panel(const graph::Conv2dBackward<float>& op,
+template <typename T>
+HWY_NOINLINE void finish_panel(const graph::Conv2dBackward<T>& op,
                                const float* products,  // [entry][output][channel]
                                size_t entry_stride,
                                Range outputs,
@@ -141,7 +144,8 @@ struct Rectangle {
 };
 
 // For a single block of tiles: transforms the products while they are in the cache.
-HWY_NOINLINE void backward_weight_single_block(const graph::Conv2dBackward<float>& op,
+template <typename T>
+HWY_NOINLINE void backward_weight_single_block(const graph::Conv2dBackward<T>& op,
                                                const WinogradWeightScratch& sizes,
                                                Rectangle part,
                                                int64_t c,
@@ -161,8 +165,9 @@ HWY_NOINLINE void backward_weight_single_block(const graph::Conv2dBackward<float
   }
 }
 
-HWY_NOINLINE void backward_weight_rectangle(const graph::Conv2dBackward<float>& op,
-                                            const Gather& g,
+template <typename T>
+HWY_NOINLINE void backward_weight_rectangle(const graph::Conv2dBackward<T>& op,
+                                            const Gather<T>& g,
                                             const WinogradWeightScratch& sizes,
                                             Rectangle part,
                                             float* scratch) {
@@ -206,10 +211,11 @@ HWY_NOINLINE void backward_weight_rectangle(const graph::Conv2dBackward<float>& 
   }
 }
 
-void backward_weight_all(const graph::Conv2dBackward<float>& op) {
+template <typename T>
+void backward_weight_all(const graph::Conv2dBackward<T>& op) {
   const graph::Conv2dShape& s = op.shape;
   const WinogradWeightScratch scratch(s, compute_threads());
-  Gather g{};
+  Gather<T> g{};
   g.images = s.batch;
   g.h = forward_axis(s.height, s.kernel_h, s.stride_h, s.pad_h, s.dilation_h);
   g.w = forward_axis(s.width, s.kernel_w, s.stride_w, s.pad_w, s.dilation_w);
@@ -227,17 +233,24 @@ void backward_weight_all(const graph::Conv2dBackward<float>& op) {
   });
 }
 
+void winograd_weight_kernel(AnyStored<graph::Conv2dBackward> stored) {
+  stored.with([](const auto& op) HWY_ATTR { backward_weight_all(op); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace lockstep::cpu {
-HWY_EXPORT(backward_weight_all);
+HWY_EXPORT(winograd_weight_kernel);
 
-void winograd_backward_weight(const graph::Conv2dBackward<float>& op) {
-  HWY_DYNAMIC_DISPATCH(backward_weight_all)(op);
+template <typename T>
+void winograd_backward_weight(const graph::Conv2dBackward<T>& op) {
+  HWY_DYNAMIC_DISPATCH(winograd_weight_kernel)(op);
 }
+template void winograd_backward_weight(const graph::Conv2dBackward<float>&);
+template void winograd_backward_weight(const graph::Conv2dBackward<BFloat16>&);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -19,15 +19,15 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-template <typename Access>
-HWY_INLINE Vec add_bias(const Epilogue& e, Access access, Vec sum, size_t column) {
+template <typename T, typename Access>
+HWY_INLINE Vec add_bias(const Epilogue<T>& e, Access access, Vec sum, size_t column) {
   return e.bias == nullptr ? sum : hn::Add(sum, access.load(e.bias + column));
 }
 
 // Applies all of the epilogue but the activation to sums that share their columns, from `column`
 // on: y[i] is the vector that begins at element at[i] of the result.
-template <size_t kCount, typename Access>
-HWY_INLINE void finish_sums(const Epilogue& e,
+template <typename T, size_t kCount, typename Access>
+HWY_INLINE void finish_sums(const Epilogue<T>& e,
                             Access access,
                             Vec (&y)[kCount],
                             size_t column,
@@ -50,8 +50,8 @@ HWY_INLINE void finish_sums(const Epilogue& e,
 }
 
 // The result of one vector of sums. kKind: the epilogue's activation.
-template <Activation kKind, typename Access>
-HWY_INLINE Vec finished(const Epilogue& e, Access access, Vec sum, size_t column, int64_t at) {
+template <Activation kKind, typename T, typename Access>
+HWY_INLINE Vec finished(const Epilogue<T>& e, Access access, Vec sum, size_t column, int64_t at) {
   Vec y[1] = {sum};
   const int64_t begin[1] = {at};
   finish_sums(e, access, y, column, begin);

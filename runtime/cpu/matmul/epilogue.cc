@@ -13,7 +13,7 @@ namespace HWY_NAMESPACE {
 // Finishes columns of one row, from `column` on, which begin at element `at` of y.
 template <Activation kKind>
 HWY_INLINE void finish_row(
-    const Epilogue& e, int64_t column, int64_t columns, int64_t at, float* pre, float* y) {
+    const Epilogue<float>& e, int64_t column, int64_t columns, int64_t at, float* pre, float* y) {
   for_each_vector(static_cast<size_t>(columns), [&](size_t j, auto access) HWY_ATTR {
     const int64_t here = at + static_cast<int64_t>(j);
     const size_t n = static_cast<size_t>(column) + j;
@@ -23,7 +23,7 @@ HWY_INLINE void finish_row(
   });
 }
 
-void finish_rows(const Epilogue& e,
+void finish_rows(const Epilogue<float>& e,
                  int64_t row_begin,
                  int64_t row_end,
                  int64_t column_begin,
@@ -47,7 +47,7 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(finish_rows);
 
-void finish_block(const Epilogue& epilogue,
+void finish_block(const Epilogue<float>& epilogue,
                   int64_t row_begin,
                   int64_t row_end,
                   int64_t column_begin,

@@ -9,13 +9,15 @@ namespace lockstep::cpu {
 
 // y = activation((sum + bias - mean) * scale + shift + residual), rounded after each step as the
 // separate ops do. So a bias, a batch norm and the sum with a shortcut give the same bits here as
-// on their own. A null pointer leaves out its step; mean, scale and shift are set together.
+// on their own. A null pointer leaves out its step; mean, scale and shift are set together. T: what
+// the result and the residual store, float or BFloat16.
+template <typename T>
 struct Epilogue {
-  const float* bias = nullptr;      // (columns)
-  const float* mean = nullptr;      // (columns)
-  const float* scale = nullptr;     // (columns)
-  const float* shift = nullptr;     // (columns)
-  const float* residual = nullptr;  // laid out like the result
+  const float* bias = nullptr;   // (columns)
+  const float* mean = nullptr;   // (columns)
+  const float* scale = nullptr;  // (columns)
+  const float* shift = nullptr;  // (columns)
+  const T* residual = nullptr;   // laid out like the result
   Activation activation = Activation::kNone;
 
   // Whether there is nothing to apply.
@@ -26,7 +28,7 @@ struct Epilogue {
   // The epilogue for the part of the result that begins `column` columns, or `elements` elements,
   // later.
   Epilogue from(int64_t column, int64_t elements) const {
-    const auto at = [](const float* p, int64_t n) { return p == nullptr ? nullptr : p + n; };
+    const auto at = [](const auto* p, int64_t n) { return p == nullptr ? nullptr : p + n; };
     return {at(bias, column),
             at(mean, column),
             at(scale, column),
@@ -38,7 +40,7 @@ struct Epilogue {
 
 // Applies the epilogue in place to some rows and columns of y. `stride`: elements between rows of
 // y, of the residual and of `pre`, which receives the sums with their bias, or is null.
-void finish_block(const Epilogue& epilogue,
+void finish_block(const Epilogue<float>& epilogue,
                   int64_t row_begin,
                   int64_t row_end,
                   int64_t column_begin,

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/matmul/rounded_blocks.h"
+#include "runtime/cpu/stored.h"
 
 // A task is one product, or one of several pieces of a product if that balances the threads better.
 #ifndef LOCKSTEP_RUNTIME_CPU_GEMM_BATCH_TASKS
@@ -30,6 +33,10 @@ struct BatchTasks {
   WorkerGrid grid;  // over one product
   int64_t count;
 };
+
+// The scratch memory of a worker.
+template <typename T>
+using BatchScratch = std::conditional_t<std::is_same_v<T, float>, GemmScratch, RoundedBlocks>;
 }  // namespace lockstep::cpu
 #endif
 
@@ -44,6 +51,29 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
+// The part of one product that begins at row m and column n, of the terms number `sum`.
+template <typename T>
+HWY_INLINE Gemm product_of(const graph::BatchedMatmul<T>& op,
+                           const graph::ProductLoops::Place& at,
+                           int64_t sum,
+                           int64_t m,
+                           int64_t n) {
+  const graph::BatchedProducts& sizes = op.sizes;
+  const graph::ProductLoops::Place from = sizes.sums.place(sum);
+  const GemmOperand a{
+      op.a + at.a + from.a, sizes.transpose_a ? sizes.m : sizes.k, sizes.transpose_a};
+  const GemmOperand b{
+      op.b + at.b + from.b, sizes.transpose_b ? sizes.k : sizes.n, sizes.transpose_b};
+  return {.rows = sizes.m - m,
+          .columns = sizes.n - n,
+          .depth = sizes.k,
+          .a = a.at(m, 0),
+          .b = b.at(0, n),
+          .c = nullptr,
+          .c_stride = sizes.n,
+          .accumulate = sum > 0};
+}
+
 // Computes the given rows and columns of one product.
 void batch_piece(const graph::BatchedMatmul<float>& op,
                  const graph::ProductLoops::Place& at,
@@ -51,41 +81,56 @@ void batch_piece(const graph::BatchedMatmul<float>& op,
                  Range columns,
                  const GemmScratch& scratch,
                  float* workspace) {
-  const graph::BatchedProducts& sizes = op.sizes;
   float* const y = op.y + at.y;
-  const int64_t sums = sizes.sums.count();
-  for (int64_t sum = 0; sum < sums; ++sum) {
-    const graph::ProductLoops::Place from = sizes.sums.place(sum);
-    multiply_rectangle(
-        {.rows = sizes.m,
-         .columns = sizes.n,
-         .depth = sizes.k,
-         .a = {op.a + at.a + from.a, sizes.transpose_a ? sizes.m : sizes.k, sizes.transpose_a},
-         .b = {op.b + at.b + from.b, sizes.transpose_b ? sizes.k : sizes.n, sizes.transpose_b},
-         .c = y,
-         .c_stride = sizes.n,
-         .accumulate = sum > 0},
-        rows,
-        columns,
-        workspace,
-        workspace + scratch.packed_a);
+  const int64_t stride = op.sizes.n;
+  for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
+    Gemm product = product_of(op, at, sum, 0, 0);
+    product.c = y;
+    multiply_rectangle(product, rows, columns, workspace, workspace + scratch.packed_a);
   }
   if (op.scale == 1) return;
   const Vec scale = set(op.scale);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    float* const row = y + i * sizes.n + columns.begin;
+    float* const row = y + i * stride + columns.begin;
     for_each_vector(columns.size(), [&](size_t j, auto access) HWY_ATTR {
       access.store(hn::Mul(access.load(row + j), scale), row + j);
     });
   }
 }
 
-void gemm_batch_kernel(const graph::BatchedMatmul<float>& op) {
+void batch_piece(const graph::BatchedMatmul<BFloat16>& op,
+                 const graph::ProductLoops::Place& at,
+                 Range rows,
+                 Range columns,
+                 const RoundedBlocks& blocks,
+                 float* sums) {
+  float* const packed = sums + blocks.sums;
+  const Vec scale = set(op.scale);
+  blocks.for_each(rows, columns, [&](Range some_rows, Range some_columns) HWY_ATTR {
+    const Range inner_rows{0, some_rows.size()}, inner_columns{0, some_columns.size()};
+    for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
+      Gemm product = product_of(op, at, sum, some_rows.begin, some_columns.begin);
+      product.c = sums;
+      product.c_stride = blocks.stride;
+      multiply_rectangle(product, inner_rows, inner_columns, packed, packed + blocks.gemm.packed_a);
+    }
+    for (int64_t i = 0; i < some_rows.size(); ++i) {
+      const float* const from = sums + i * blocks.stride;
+      BFloat16* const to = op.y + at.y + (some_rows.begin + i) * op.sizes.n + some_columns.begin;
+      for_each_vector(some_columns.size(), [&](size_t j, auto access) HWY_ATTR {
+        access.store(hn::Mul(access.load(from + j), scale), to + j);
+      });
+    }
+  });
+}
+
+template <typename T>
+void multiply_batch(const graph::BatchedMatmul<T>& op) {
   const graph::BatchedProducts& sizes = op.sizes;
   const BatchTasks tasks(sizes, compute_threads());
   const int64_t threads = tasks.threads;
   const WorkerGrid grid = tasks.grid;
-  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, grid);
+  const BatchScratch<T> scratch(sizes.m, sizes.n, sizes.k, grid);
   for_each_worker(threads, [&](int64_t worker) HWY_ATTR {
     float* const mine = reinterpret_cast<float*>(op.workspace) + worker * scratch.floats();
     for (int64_t task = tasks.count * worker / threads; task < tasks.count * (worker + 1) / threads;
@@ -99,6 +144,10 @@ void gemm_batch_kernel(const graph::BatchedMatmul<float>& op) {
                   mine);
     }
   });
+}
+
+void gemm_batch_kernel(AnyStored<graph::BatchedMatmul> stored) {
+  stored.with([](const auto& op) HWY_ATTR { multiply_batch(op); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -120,23 +169,30 @@ bool has_terms(const graph::BatchedProducts& sizes) {
 
 }  // namespace
 
+template <typename T>
 int64_t gemm_batch_workspace_bytes(const graph::BatchedProducts& sizes, int threads) {
   if (!has_results(sizes) || !has_terms(sizes)) return 0;
   const BatchTasks tasks(sizes, threads);
-  const GemmScratch scratch(sizes.m, sizes.n, sizes.k, tasks.grid);
+  const BatchScratch<T> scratch(sizes.m, sizes.n, sizes.k, tasks.grid);
   return tasks.threads * scratch.floats() * static_cast<int64_t>(sizeof(float));
 }
 
-void gemm_batch(const graph::BatchedMatmul<float>& op) {
+template int64_t gemm_batch_workspace_bytes<float>(const graph::BatchedProducts&, int);
+template int64_t gemm_batch_workspace_bytes<BFloat16>(const graph::BatchedProducts&, int);
+
+template <typename T>
+void gemm_batch(const graph::BatchedMatmul<T>& op) {
   const graph::BatchedProducts& sizes = op.sizes;
   if (!has_results(sizes)) return;
   if (!has_terms(sizes)) {
-    std::memset(op.y, 0, sizes.products.count() * sizes.m * sizes.n * sizeof(float));
+    std::memset(op.y, 0, sizes.products.count() * sizes.m * sizes.n * sizeof(T));
     return;
   }
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(op.workspace) % 64 == 0);
   HWY_DYNAMIC_DISPATCH(gemm_batch_kernel)(op);
 }
+template void gemm_batch(const graph::BatchedMatmul<float>&);
+template void gemm_batch(const graph::BatchedMatmul<BFloat16>&);
 
 }  // namespace lockstep::cpu
 #endif  // HWY_ONCE

@@ -8,10 +8,13 @@
 
 namespace lockstep::cpu {
 
-// Returns the scratch memory, in bytes, that gemm_batch() needs on `threads` threads.
+// Returns the scratch memory, in bytes, that gemm_batch() needs on `threads` threads. T: what
+// tensors store, float or BFloat16.
+template <typename T>
 int64_t gemm_batch_workspace_bytes(const graph::BatchedProducts& sizes, int threads);
 
 // Computes y on compute_threads() threads. op.workspace is aligned to 64 bytes. Does not allocate.
-void gemm_batch(const graph::BatchedMatmul<float>& op);
+template <typename T>
+void gemm_batch(const graph::BatchedMatmul<T>& op);
 
 }  // namespace lockstep::cpu

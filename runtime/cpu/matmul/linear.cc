@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_blocking.h"
+#include "runtime/cpu/matmul/rounded_blocks.h"
 #include "runtime/cpu/stored.h"
 
 // The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
@@ -14,7 +15,9 @@
 // until its sums are complete; then it is transposed into y, and bias and activation are applied.
 // With a few rows of x (text generation), most lanes of a vector would be empty, so they are
 // multiplied the other way round, with w packed panel by panel. The same is done with many rows
-// that have no epilogue, because their results need not pass through a strip.
+// that have no epilogue, because their results need not pass through a strip. If results are
+// bfloat16, many rows are computed block by block: the sums of a block stay in the cache, in
+// floats, until they are complete.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
@@ -43,6 +46,17 @@ struct ForwardScratch {
 
   int64_t packed_w, strip, packed_x;
 };
+
+inline WorkerGrid rounded_workers(const graph::LinearShape& s, int64_t threads) {
+  return arrange_workers(threads, s.rows, s.outputs, s.inputs);
+}
+inline RoundedBlocks rounded_blocks(const graph::LinearShape& s, WorkerGrid grid) {
+  return {s.rows, s.outputs, s.inputs, grid};
+}
+// Whether results that are rounded are computed by blocks.
+inline bool uses_rounded_blocks(const graph::LinearShape& s) {
+  return s.rows >= kManyRows && s.inputs > 0;
+}
 }  // namespace lockstep::cpu
 #endif
 
@@ -63,8 +77,9 @@ template <typename T>
 HWY_INLINE void prefetch_residual(const LinearProduct<T>& op, Range outputs, Range rows) {
   if (op.epilogue.residual == nullptr) return;
   for (int64_t m = rows.begin; m < rows.end; ++m) {
-    const float* const row = op.epilogue.residual + m * op.shape.outputs;
-    for (int64_t n = outputs.begin; n < outputs.end; n += 16) __builtin_prefetch(row + n, 0, 2);
+    const T* const row = op.epilogue.residual + m * op.shape.outputs;
+    constexpr auto kLine = static_cast<int64_t>(64 / sizeof(T));
+    for (int64_t n = outputs.begin; n < outputs.end; n += kLine) __builtin_prefetch(row + n, 0, 2);
   }
 }
 
@@ -166,6 +181,56 @@ void forward_transposed(const LinearProduct<T>& op, float* workspace) {
   });
 }
 
+// Computes one worker's part of y: `rows` x `outputs`.
+template <typename T>
+HWY_NOINLINE void forward_rounded_rectangle(const LinearProduct<T>& op,
+                                            Range rows,
+                                            Range outputs,
+                                            const RoundedBlocks& sizes,
+                                            float* scratch) {
+  float* const sums = scratch;
+  float* const packed_x = sums + sizes.sums;
+  GemmOperand w = op.w;
+  w.transposed = !w.transposed;
+  sizes.for_each(rows, outputs, [&](Range some_rows, Range some_outputs) HWY_ATTR {
+    const int64_t m = some_rows.begin, n = some_outputs.begin;
+    multiply_rectangle({.rows = some_rows.size(),
+                        .columns = some_outputs.size(),
+                        .depth = op.shape.inputs,
+                        .a = op.x.at(m, 0),
+                        .b = w.at(0, n),
+                        .c = sums,
+                        .c_stride = sizes.stride},
+                       {0, some_rows.size()},
+                       {0, some_outputs.size()},
+                       packed_x,
+                       packed_x + sizes.gemm.packed_a);
+    with_finish(op, [&](auto finish) HWY_ATTR {
+      for (int64_t i = 0; i < some_rows.size(); ++i) {
+        const float* const from = sums + i * sizes.stride;
+        const size_t at = (m + i) * op.shape.outputs + n;
+        for_each_vector(some_outputs.size(), [&](size_t j, auto access) HWY_ATTR {
+          finish(access, access.load(from + j), n + j, at + j);
+        });
+      }
+    });
+  });
+}
+
+template <typename T>
+void forward_rounded(const LinearProduct<T>& op, float* workspace) {
+  const WorkerGrid grid = rounded_workers(op.shape, compute_threads());
+  const RoundedBlocks sizes = rounded_blocks(op.shape, grid);
+  for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
+    forward_rounded_rectangle(
+        op,
+        share(op.shape.rows, kRowUnit, worker / grid.columns, grid.rows),
+        share(op.shape.outputs, kMaxPanel, worker % grid.columns, grid.columns),
+        sizes,
+        workspace + worker * sizes.floats());
+  });
+}
+
 // For few rows: y = x w^T with the rows of x broadcast.
 HWY_NOINLINE void forward_few_rows_part(const LinearProduct<float>& op,
                                         Range outputs,
@@ -214,6 +279,8 @@ void linear_forward_kernel(AnyStored<LinearProduct> stored, float* workspace) {
       const bool widens = op.x.halves != nullptr || op.w.halves != nullptr;
       if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2) && !widens)
         return forward_few_rows(op, workspace);
+    } else {
+      if (uses_rounded_blocks(op.shape)) return forward_rounded(op, workspace);
     }
     forward_transposed(op, workspace);
   });
@@ -270,16 +337,24 @@ namespace {
 constexpr int64_t kBiasColumns = 128;  // min columns per thread
 }
 
+template <typename T>
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
-  const WorkerGrid grid = arrange_workers(threads, n, m, k);
-  const int64_t forward =
-      grid.workers() * ForwardScratch(shape, grid).floats() * static_cast<int64_t>(sizeof(float));
-  return std::max({forward,
+  int64_t forward;  // in floats
+  if (!std::is_same_v<T, float> && uses_rounded_blocks(shape)) {
+    const WorkerGrid grid = rounded_workers(shape, threads);
+    forward = grid.workers() * rounded_blocks(shape, grid).floats();
+  } else {
+    const WorkerGrid grid = arrange_workers(threads, n, m, k);
+    forward = grid.workers() * ForwardScratch(shape, grid).floats();
+  }
+  return std::max({forward * static_cast<int64_t>(sizeof(float)),
                    gemm_workspace_bytes(m, n, k, threads),
                    gemm_workspace_bytes(m, k, n, threads),
                    gemm_workspace_bytes(n, k, m, threads)});
 }
+template int64_t linear_workspace_bytes<float>(const graph::LinearShape&, int);
+template int64_t linear_workspace_bytes<BFloat16>(const graph::LinearShape&, int);
 
 template <typename T>
 void linear_forward(const LinearProduct<T>& op, void* workspace) {

@@ -12,7 +12,9 @@
 namespace lockstep::cpu {
 
 // Returns the scratch memory, in bytes, that any function below needs for this shape on `threads`
-// threads. `workspace` must be aligned to 64 bytes; its contents are overwritten.
+// threads if results store T. `workspace` must be aligned to 64 bytes; its contents are
+// overwritten.
+template <typename T = float>
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 
 // A product as in the forward pass of a linear layer, or of a convolution that amounts to one.
@@ -20,11 +22,11 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 template <typename T>
 struct LinearProduct {
   graph::LinearShape shape;
-  GemmOperand x;      // (M, K)
-  GemmOperand w;      // (N, K), which may be stored transposed
-  Epilogue epilogue;  // applied to x w^T, whose columns are the N outputs
-  T* pre = nullptr;   // (M, N): receives x w^T + bias; or null
-  T* y;               // (M, N); overlaps nothing
+  GemmOperand x;         // (M, K)
+  GemmOperand w;         // (N, K), which may be stored transposed
+  Epilogue<T> epilogue;  // applied to x w^T, whose columns are the N outputs
+  T* pre = nullptr;      // (M, N): receives x w^T + bias; or null
+  T* y;                  // (M, N); overlaps nothing
   // (M, N) or null. If set, y is a gradient, and is multiplied by the derivative of the activation
   // that wrote the layer's x.
   const T* saved = nullptr;

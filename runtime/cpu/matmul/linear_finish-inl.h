@@ -32,7 +32,7 @@ HWY_INLINE void with_finish(const LinearProduct<T>& op, Body&& body) {
     });
   with_activation(op.epilogue.activation, [&](auto kind) HWY_ATTR {
     body([&](auto access, Vec sum, size_t output, size_t at) HWY_ATTR {
-      const Epilogue& e = op.epilogue;
+      const Epilogue<T>& e = op.epilogue;
       if (op.pre != nullptr) access.store(add_bias(e, access, sum, output), op.pre + at);
       access.store(finished<kind>(e, access, sum, output, at), op.y + at);
     });

@@ -1,6 +1,7 @@
 // Batched matrix products by the kernels of matmul/.
 #include "runtime/graph/ops/batched_matmul.h"
 
+#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/gemm_batch.h"
 #include "runtime/cpu/ops/implementations.h"
@@ -9,14 +10,15 @@ namespace lockstep::cpu {
 namespace {
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  return static_cast<size_t>(
-      gemm_batch_workspace_bytes(graph::BatchedMatmul<float>{call}.sizes, compute_threads()));
+  const graph::BatchedProducts sizes = graph::BatchedMatmul<float>{call}.sizes;
+  const auto bytes =
+      stores_bf16(call) ? gemm_batch_workspace_bytes<BFloat16> : gemm_batch_workspace_bytes<float>;
+  return static_cast<size_t>(bytes(sizes, compute_threads()));
 }
 
-void run(const graph::OpCall& call) { gemm_batch(graph::BatchedMatmul<float>{call}); }
-
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kBatchedMatmul, "gemm")};
+    native_row<gemm_batch<float>, gemm_batch<BFloat16>, workspace_bytes>(
+        graph::OpKind::kBatchedMatmul, "gemm")};
 
 }  // namespace
 

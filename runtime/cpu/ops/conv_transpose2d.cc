@@ -13,12 +13,12 @@ bool uses_bf16x3(const graph::OpCall& op) {
   return op.bf16x3() && bf16x3::supports(conv2d_shape(op));
 }
 
-template <const Conv2dKernels& kKernels>
+template <const Conv2dKernels<float>& kKernels>
 size_t workspace_bytes(const graph::OpCall& op) {
   return static_cast<size_t>(kKernels.workspace_bytes(conv2d_shape(op), compute_threads()));
 }
 
-template <const Conv2dKernels& kKernels>
+template <const Conv2dKernels<float>& kKernels>
 void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   kKernels.backward_input(op.product());
   if (op.bias == nullptr) return;
@@ -30,7 +30,7 @@ void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   });
 }
 
-template <const Conv2dKernels& kKernels>
+template <const Conv2dKernels<float>& kKernels>
 void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
@@ -43,12 +43,12 @@ void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
 constexpr exec::Implementation kRows[] = {
     row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2d, "bf16x3"),
-    row<run_forward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2d,
-                                                        "implicit gemm"),
+    row<run_forward<kConv2d<float>>, workspace_bytes<kConv2d<float>>>(
+        graph::OpKind::kConvTranspose2d, "implicit gemm"),
     row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
-    row<run_backward<kConv2d>, workspace_bytes<kConv2d>>(graph::OpKind::kConvTranspose2dBackward,
-                                                         "implicit gemm"),
+    row<run_backward<kConv2d<float>>, workspace_bytes<kConv2d<float>>>(
+        graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
 };
 
 }  // namespace

@@ -13,13 +13,15 @@ namespace lockstep::cpu {
 
 // Of floats.
 struct LinearKernels {
-  decltype(&linear_workspace_bytes) workspace_bytes;
+  decltype(&linear_workspace_bytes<float>) workspace_bytes;
   decltype(&linear_forward<float>) forward;
   decltype(&linear_backward_input) backward_input;
   decltype(&linear_backward_weight) backward_weight;
 };
-inline constexpr LinearKernels kLinear = {
-    linear_workspace_bytes, linear_forward<float>, linear_backward_input, linear_backward_weight};
+inline constexpr LinearKernels kLinear = {linear_workspace_bytes<float>,
+                                          linear_forward<float>,
+                                          linear_backward_input,
+                                          linear_backward_weight};
 inline constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
                                                 bf16x3::linear_forward,
                                                 bf16x3::linear_backward_input,
@@ -37,8 +39,12 @@ struct HalfLinearKernels {
 
 inline int64_t half_linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [rows, inputs, outputs] = shape;
-  return std::max(linear_workspace_bytes(shape, threads),
-                  linear_workspace_bytes({rows, outputs, inputs}, threads));
+  return std::max(linear_workspace_bytes<BFloat16>(shape, threads),
+                  linear_workspace_bytes<BFloat16>({rows, outputs, inputs}, threads));
+}
+inline int64_t half_loss_workspace_bytes(const graph::LinearShape& shape, int threads) {
+  return std::max(linear_workspace_bytes<float>(shape, threads),
+                  half_linear_workspace_bytes(shape, threads));
 }
 inline int64_t tile_linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [rows, inputs, outputs] = shape;
@@ -55,7 +61,7 @@ inline int64_t tile_loss_workspace_bytes(const graph::LinearShape& shape, int th
 }
 
 inline constexpr HalfLinearKernels kHalfLinear = {half_linear_workspace_bytes,
-                                                  half_linear_workspace_bytes,
+                                                  half_loss_workspace_bytes,
                                                   linear_forward<BFloat16>,
                                                   linear_forward<float>,
                                                   gemm};
