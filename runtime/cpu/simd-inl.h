@@ -79,16 +79,24 @@ struct AsBF16 {
   static HWY_INLINE Vec unpack(Bits packed) { return float_of(hn::ShiftLeft<16>(packed)); }
 };
 
-// All lanes, or the first `count`.
+// Whether masked loads and stores of 16-bit numbers exist, which do not access the memory of other
+// lanes.
+constexpr bool kMaskedMemory = HWY_TARGET <= HWY_AVX3;
+
+// All lanes, or the first `count`; the others are 0.
 HWY_INLINE Bits load(const uint16_t* from) { return hn::PromoteTo(U32(), hn::LoadU(U16(), from)); }
 HWY_INLINE Bits load(const uint16_t* from, size_t count) {
+  if constexpr (kMaskedMemory)
+    return hn::PromoteTo(U32(), hn::MaskedLoad(hn::FirstN(U16(), count), U16(), from));
   HWY_ALIGN uint16_t lanes[kVecLanes] = {};
   for (size_t k = 0; k < count; ++k) lanes[k] = from[k];
   return hn::PromoteTo(U32(), hn::Load(U16(), lanes));
 }
-HWY_INLINE auto narrow(Bits packed) { return hn::DemoteTo(U16(), hn::BitCast(I32(), packed)); }
+HWY_INLINE auto narrow(Bits packed) { return hn::TruncateTo(U16(), packed); }
 HWY_INLINE void store(Bits packed, uint16_t* to) { hn::StoreU(narrow(packed), U16(), to); }
 HWY_INLINE void store(Bits packed, uint16_t* to, size_t count) {
+  if constexpr (kMaskedMemory)
+    return hn::BlendedStore(narrow(packed), hn::FirstN(U16(), count), U16(), to);
   HWY_ALIGN uint16_t lanes[kVecLanes];
   hn::Store(narrow(packed), U16(), lanes);
   for (size_t k = 0; k < count; ++k) to[k] = lanes[k];
@@ -258,14 +266,16 @@ class RowMax {
   Vec parts_[kParts];
 };
 
-HWY_INLINE float row_sum(const float* x, size_t n) {
+template <typename T>
+HWY_INLINE float row_sum(const T* x, size_t n) {
   RowSum sum;
   for_each_row_vector(
       n, [&](size_t i, auto part, auto access) HWY_ATTR { sum.add(part, access.load(x + i)); });
   return sum.total();
 }
 
-HWY_INLINE float row_dot(const float* a, const float* b, size_t n) {
+template <typename T>
+HWY_INLINE float row_dot(const T* a, const T* b, size_t n) {
   RowSum sum;
   for_each_row_vector(n, [&](size_t i, auto part, auto access) HWY_ATTR {
     sum.add_product(part, access.load(a + i), access.load(b + i));
@@ -273,7 +283,8 @@ HWY_INLINE float row_dot(const float* a, const float* b, size_t n) {
   return sum.total();
 }
 
-HWY_INLINE float row_max(const float* x, size_t n) {
+template <typename T>
+HWY_INLINE float row_max(const T* x, size_t n) {
   RowMax largest;
   for_each_row_vector(n, [&](size_t i, auto part, auto access) HWY_ATTR {
     largest.add(part, access.load_or(x + i, RowMax::kNone));

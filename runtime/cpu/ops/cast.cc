@@ -6,14 +6,20 @@
 namespace lockstep::cpu {
 namespace {
 
-// To floats: bfloat16 is rounded to as it is from other kernels.
-void run(const graph::OpCall& call) {
+void run_to_floats(const graph::OpCall& call) {
   copy_words(call.input<float>(graph::CastIn::kX),
              call.input_shape(graph::CastIn::kX).elements(),
              call.output<float>(graph::CastOut::kY));
 }
 
-constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kCast, "copy")};
+void run_to_bf16(const graph::OpCall& call) {
+  round_floats(call.input<float>(graph::CastIn::kX),
+               call.input_shape(graph::CastIn::kX).elements(),
+               call.output<BFloat16>(graph::CastOut::kY));
+}
+
+constexpr exec::Implementation kRows[] = {
+    native_row<run_to_floats, run_to_bf16>(graph::OpKind::kCast, "copy")};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/dropout.cc"
@@ -26,23 +27,31 @@ HWY_INLINE Vec drop(Vec x, hn::Vec<U32> words, uint32_t threshold, float factor)
 #endif
 
 // Elements [begin, end). `begin` is a multiple of 4, so that it begins a Philox block.
-void dropout_kernel(const graph::Dropout<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void drop_elements(const graph::Dropout<T>& op, int64_t begin, int64_t end) {
   const graph::LaneContext& lane = op.call.lane();
   const RngStream stream{lane.seed, lane.step, lane.lane, op.purpose};
   const uint32_t threshold = op.threshold();
   const float factor = op.factor();
   int64_t i = begin;
 #if HWY_TARGET != HWY_SCALAR
-  const F32 d;
+  const FullVector access;
   const RoundKeys keys(stream.seed);
   for (; i + static_cast<int64_t>(kWordsAtOnce) <= end; i += kWordsAtOnce) {
     const Words words = philox_words(stream, keys, i / 4);
-    const Vec first = hn::LoadU(d, op.x + i), second = hn::LoadU(d, op.x + i + kVecLanes);
-    hn::StoreU(drop(first, words.first, threshold, factor), d, op.y + i);
-    hn::StoreU(drop(second, words.second, threshold, factor), d, op.y + i + kVecLanes);
+    const Vec first = access.load(op.x + i), second = access.load(op.x + i + kVecLanes);
+    access.store(drop(first, words.first, threshold, factor), op.y + i);
+    access.store(drop(second, words.second, threshold, factor), op.y + i + kVecLanes);
   }
 #endif
-  for (; i < end; ++i) op.y[i] = philox_word(stream, i) >= threshold ? op.x[i] * factor : 0.0f;
+  for (; i < end; ++i) {
+    const bool kept = philox_word(stream, i) >= threshold;
+    op.y[i] = round_to<T>(kept ? to_float(op.x[i]) * factor : 0.0f);
+  }
+}
+
+void dropout_kernel(AnyStored<graph::Dropout> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { drop_elements(op, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -55,7 +64,8 @@ HWY_EXPORT(dropout_kernel);
 
 namespace {
 
-void run(const graph::Dropout<float>& op) {
+template <typename T>
+void run(const graph::Dropout<T>& op) {
   LOCKSTEP_CHECK(op.probability >= 0 && op.probability < 1, "p = {} ", op.probability);
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_kernel);
   constexpr int64_t kBlock = 1024;  // each thread's range begins at a Philox block
@@ -66,8 +76,8 @@ void run(const graph::Dropout<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run>(graph::OpKind::kDropout, "simd"),
-    row<run>(graph::OpKind::kDropoutBackward, "simd"),
+    native_row<run<float>, run<BFloat16>>(graph::OpKind::kDropout, "simd"),
+    native_row<run<float>, run<BFloat16>>(graph::OpKind::kDropoutBackward, "simd"),
 };
 
 }  // namespace

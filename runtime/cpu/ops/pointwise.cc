@@ -1,6 +1,6 @@
 // The program is interpreted block by block. Each step is a loop over the vectors of a block, whose
 // values are in the first-level cache, so that the cost of interpreting a step is shared by the
-// block. y, and inputs with y's layout, are accessed in place.
+// block. Floats with y's layout are accessed in place; other types are converted block by block.
 #include "runtime/graph/ops/pointwise.h"
 
 #include <algorithm>
@@ -149,7 +149,7 @@ void pointwise_kernel(const graph::PointwiseForward<float>& op,
   PointwiseInputs inputs(op, blocks);
   alignas(64) float registers[graph::PointwiseCode::kMaxRegisters][PointwiseBlocks::kElements];
   alignas(64) float constants[graph::PointwiseCode::kMaxConstants][kRowLanes];
-  alignas(64) float integers[PointwiseBlocks::kElements];
+  alignas(64) float converted[PointwiseBlocks::kElements];  // results that are not floats
   PointwiseOperand
       values[graph::PointwiseCode::kFirstConstant + graph::PointwiseCode::kMaxConstants] = {};
   for (int r = 0; r < code.registers; ++r) values[code.inputs + r] = {registers[r], ~size_t{0}};
@@ -157,17 +157,23 @@ void pointwise_kernel(const graph::PointwiseForward<float>& op,
     std::fill_n(constants[k], kRowLanes, code.constant[k]);
     values[graph::PointwiseCode::kFirstConstant + k] = {constants[k], 0};
   }
-  const bool integer = op.y_type == DType::kI32;
   for (int64_t number = begin; number < end; ++number) {
     const PointwiseBlock block = blocks.at(number);
     inputs.enter(block, values);
-    float* const y = integer ? integers : static_cast<float*>(op.y) + block.first;
+    const bool floats = op.y_type == DType::kF32;
+    float* const y = floats ? static_cast<float*>(op.y) + block.first : converted;
     const auto n = static_cast<size_t>(block.n), full = n / kVecLanes * kVecLanes;
     if (full > 0) run_program(code, values, full, y);
     if (full < n) run_tail(code, values, full, n - full, y + full);
-    if (!integer) continue;
-    auto* const to = static_cast<int32_t*>(op.y) + block.first;
-    for (size_t i = 0; i < n; ++i) to[i] = graph::to_int32(integers[i]);
+    if (op.y_type == DType::kI32) {
+      auto* const to = static_cast<int32_t*>(op.y) + block.first;
+      for (size_t i = 0; i < n; ++i) to[i] = graph::to_int32(converted[i]);
+    } else if (op.y_type == DType::kBF16) {
+      auto* const to = static_cast<BFloat16*>(op.y) + block.first;
+      for_each_vector(n, [&](size_t i, auto access) HWY_ATTR {
+        access.store(access.load(converted + i), to + i);
+      });
+    }
   }
 }
 
@@ -190,7 +196,7 @@ void run(const graph::PointwiseForward<float>& op) {
               blocks);
 }
 
-constexpr exec::Implementation kRows[] = {row<run>(graph::OpKind::kPointwise, "simd")};
+constexpr exec::Implementation kRows[] = {exec::row<run>(graph::OpKind::kPointwise, "simd")};
 
 }  // namespace
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "runtime/base/half.h"
 #include "runtime/graph/ops/pointwise.h"
 
 namespace lockstep::cpu {
@@ -51,7 +52,8 @@ class PointwiseBlocks {
   int64_t row_length_, rows_, rows_each_, parts_;
 };
 
-// The inputs of consecutive blocks. Inputs with y's layout are read in place, others are copied.
+// The inputs of consecutive blocks. Floats with y's layout are read in place, other inputs are
+// copied as floats.
 // Inputs that are the same for all blocks are copied once.
 class PointwiseInputs {
  public:
@@ -106,21 +108,24 @@ class PointwiseInputs {
   }
 
   float element(int k, int64_t i) const {
-    if (op_.input_types[k] == DType::kI32)
-      return static_cast<float>(static_cast<const int32_t*>(op_.inputs[k])[i]);
-    return static_cast<const float*>(op_.inputs[k])[i];
+    float value;
+    copy(k, i, 1, &value);
+    return value;
   }
   void copy(int k, int64_t from, int64_t n, float* to) const {
-    if (op_.input_types[k] != DType::kI32) {
+    if (op_.input_types[k] == DType::kI32) {
+      const auto* integers = static_cast<const int32_t*>(op_.inputs[k]) + from;
+      for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(integers[i]);
+    } else if (op_.input_types[k] == DType::kBF16) {
+      const auto* halves = static_cast<const BFloat16*>(op_.inputs[k]) + from;
+      for (int64_t i = 0; i < n; ++i) to[i] = to_float(halves[i]);
+    } else {
       std::memcpy(to, static_cast<const float*>(op_.inputs[k]) + from, n * sizeof(float));
-      return;
     }
-    const auto* integers = static_cast<const int32_t*>(op_.inputs[k]) + from;
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(integers[i]);
   }
   // n elements from `from` on, in place or converted to floats.
   const float* run(int k, int64_t from, int64_t n) {
-    if (op_.input_types[k] != DType::kI32) return static_cast<const float*>(op_.inputs[k]) + from;
+    if (op_.input_types[k] == DType::kF32) return static_cast<const float*>(op_.inputs[k]) + from;
     copy(k, from, n, values_[k]);
     return values_[k];
   }

@@ -8,6 +8,7 @@
 
 #include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/pooling.cc"
@@ -39,12 +40,13 @@ HWY_INLINE void store_taps(hn::Vec<Integers> taps, uint8_t* to, size_t count) {
 }
 
 // Rows [begin, end) of y, counted over all images.
-void max_pool_forward_kernel(const graph::PoolForward<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void max_pool_forward(const graph::PoolForward<T>& op, int64_t begin, int64_t end) {
   const graph::PoolShape& s = op.shape;
   const auto windows = s.windows<int64_t>();
   const auto &down = windows.down, &across = windows.across;
   const auto channels = static_cast<size_t>(s.channels);
-  const float* const x = op.x;
+  const T* const x = op.x;
   uint8_t* const max_taps = op.place;
   for (int64_t row = begin; row < end; ++row) {
     const int64_t image = row / s.out_height, out_row = row % s.out_height;
@@ -79,7 +81,8 @@ void max_pool_forward_kernel(const graph::PoolForward<float>& op, int64_t begin,
 }
 
 // Rows [begin, end) of d_x, counted over all images.
-void max_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void max_pool_backward(const graph::PoolBackward<T>& op, int64_t begin, int64_t end) {
   const graph::PoolShape& s = op.shape;
   const auto windows = s.windows<int64_t>();
   const auto &down = windows.down, &across = windows.across;
@@ -89,7 +92,7 @@ void max_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begi
     const auto rows = down.windows_of(h);
     for (int64_t v = 0; v < s.width; ++v) {
       const auto columns = across.windows_of(v);
-      float* const to = op.d_x + (row * s.width + v) * s.channels;
+      T* const to = op.d_x + (row * s.width + v) * s.channels;
       for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());
         for (int64_t out_row = rows.begin; out_row < rows.end; ++out_row) {
@@ -113,7 +116,8 @@ void max_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begi
   }
 }
 
-void avg_pool_forward_kernel(const graph::PoolForward<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void avg_pool_forward(const graph::PoolForward<T>& op, int64_t begin, int64_t end) {
   const graph::PoolShape& s = op.shape;
   const auto windows = s.windows<int64_t>();
   for (int64_t row = begin; row < end; ++row) {
@@ -122,7 +126,7 @@ void avg_pool_forward_kernel(const graph::PoolForward<float>& op, int64_t begin,
     for (int64_t column = 0; column < s.out_width; ++column) {
       const auto columns = windows.across.pixels_of(column);
       const Vec area = set(windows.area(out_row, column));
-      float* const to = op.y + (row * s.out_width + column) * s.channels;
+      T* const to = op.y + (row * s.out_width + column) * s.channels;
       for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());
         for (int64_t h = rows.begin; h < rows.end; ++h) {
@@ -137,7 +141,8 @@ void avg_pool_forward_kernel(const graph::PoolForward<float>& op, int64_t begin,
   }
 }
 
-void avg_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begin, int64_t end) {
+template <typename T>
+void avg_pool_backward(const graph::PoolBackward<T>& op, int64_t begin, int64_t end) {
   const graph::PoolShape& s = op.shape;
   const auto windows = s.windows<int64_t>();
   for (int64_t row = begin; row < end; ++row) {
@@ -145,7 +150,7 @@ void avg_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begi
     const auto rows = windows.down.windows_of(h);
     for (int64_t v = 0; v < s.width; ++v) {
       const auto columns = windows.across.windows_of(v);
-      float* const to = op.d_x + (row * s.width + v) * s.channels;
+      T* const to = op.d_x + (row * s.width + v) * s.channels;
       for_each_vector(static_cast<size_t>(s.channels), [&](size_t c, auto access) HWY_ATTR {
         Vec sum = hn::Zero(F32());
         for (int64_t out_row = rows.begin; out_row < rows.end; ++out_row) {
@@ -163,11 +168,17 @@ void avg_pool_backward_kernel(const graph::PoolBackward<float>& op, int64_t begi
 
 // y of channels [begin, end) of one image. Four sums alternate, so that additions do not wait for
 // each other.
-void global_avg_pool_forward_kernel(
-    const float* x, int64_t pixels, int64_t channels, int64_t begin, int64_t end, float* y) {
+template <typename T>
+void global_avg_pool_forward(const graph::GlobalAvgPoolForward<T>& op,
+                             int64_t image,
+                             int64_t begin,
+                             int64_t end) {
+  const int64_t pixels = op.pixels, channels = op.channels;
+  const T* const x = op.x + image * pixels * channels;
+  T* const y = op.y + image * channels;
   const Vec count = set(static_cast<float>(pixels));
   for_each_vector(static_cast<size_t>(end - begin), [&](size_t i, auto access) HWY_ATTR {
-    const float* const from = x + begin + static_cast<int64_t>(i);
+    const T* const from = x + begin + static_cast<int64_t>(i);
     Vec sums[4] = {hn::Zero(F32()), hn::Zero(F32()), hn::Zero(F32()), hn::Zero(F32())};
     int64_t pixel = 0;
     for (; pixel + 4 <= pixels; pixel += 4) {
@@ -182,17 +193,42 @@ void global_avg_pool_forward_kernel(
 }
 
 // Pixels [begin, end) of d_x, counted over all images.
-void global_avg_pool_backward_kernel(const graph::GlobalAvgPoolBackward<float>& op,
-                                     int64_t begin,
-                                     int64_t end) {
+template <typename T>
+void global_avg_pool_backward(const graph::GlobalAvgPoolBackward<T>& op,
+                              int64_t begin,
+                              int64_t end) {
   const Vec count = set(static_cast<float>(op.pixels));
   for (int64_t row = begin; row < end; ++row) {
-    const float* const from = op.d_y + row / op.pixels * op.channels;
+    const T* const from = op.d_y + row / op.pixels * op.channels;
     for_each_vector(static_cast<size_t>(op.channels), [&](size_t c, auto access) HWY_ATTR {
       access.store(hn::Div(access.load(from + c), count),
                    op.d_x + row * op.channels + static_cast<int64_t>(c));
     });
   }
+}
+
+void max_pool_forward_kernel(AnyStored<graph::PoolForward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { max_pool_forward(op, begin, end); });
+}
+void max_pool_backward_kernel(AnyStored<graph::PoolBackward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { max_pool_backward(op, begin, end); });
+}
+void avg_pool_forward_kernel(AnyStored<graph::PoolForward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { avg_pool_forward(op, begin, end); });
+}
+void avg_pool_backward_kernel(AnyStored<graph::PoolBackward> stored, int64_t begin, int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { avg_pool_backward(op, begin, end); });
+}
+void global_avg_pool_forward_kernel(AnyStored<graph::GlobalAvgPoolForward> stored,
+                                    int64_t image,
+                                    int64_t begin,
+                                    int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { global_avg_pool_forward(op, image, begin, end); });
+}
+void global_avg_pool_backward_kernel(AnyStored<graph::GlobalAvgPoolBackward> stored,
+                                     int64_t begin,
+                                     int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { global_avg_pool_backward(op, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -211,32 +247,37 @@ HWY_EXPORT(global_avg_pool_backward_kernel);
 namespace {
 
 // Runs the kernel over the rows of all images' outputs, or inputs.
-template <typename Kernel>
-void over_outputs(Kernel kernel, const graph::PoolForward<float>& op) {
+template <typename Kernel, typename T>
+void over_outputs(Kernel kernel, const graph::PoolForward<T>& op) {
   const graph::PoolShape& s = op.shape;
   const int64_t work = s.window.kernel.height * s.window.kernel.width * s.out_width * s.channels;
   in_parallel(s.images * s.out_height, grain_rows(work), kernel, op);
 }
-template <typename Kernel>
-void over_inputs(Kernel kernel, const graph::PoolBackward<float>& op) {
+template <typename Kernel, typename T>
+void over_inputs(Kernel kernel, const graph::PoolBackward<T>& op) {
   const graph::PoolShape& s = op.shape;
   in_parallel(s.images * s.height, grain_rows(s.width * s.channels), kernel, op);
 }
 
-void run_max_pool(const graph::PoolForward<float>& op) {
+template <typename T>
+void run_max_pool(const graph::PoolForward<T>& op) {
   over_outputs(HWY_DYNAMIC_DISPATCH(max_pool_forward_kernel), op);
 }
-void run_max_pool_backward(const graph::PoolBackward<float>& op) {
+template <typename T>
+void run_max_pool_backward(const graph::PoolBackward<T>& op) {
   over_inputs(HWY_DYNAMIC_DISPATCH(max_pool_backward_kernel), op);
 }
-void run_avg_pool(const graph::PoolForward<float>& op) {
+template <typename T>
+void run_avg_pool(const graph::PoolForward<T>& op) {
   over_outputs(HWY_DYNAMIC_DISPATCH(avg_pool_forward_kernel), op);
 }
-void run_avg_pool_backward(const graph::PoolBackward<float>& op) {
+template <typename T>
+void run_avg_pool_backward(const graph::PoolBackward<T>& op) {
   over_inputs(HWY_DYNAMIC_DISPATCH(avg_pool_backward_kernel), op);
 }
 
-void run_global_avg_pool(const graph::GlobalAvgPoolForward<float>& op) {
+template <typename T>
+void run_global_avg_pool(const graph::GlobalAvgPoolForward<T>& op) {
   // The work is also divided by channels, because a lane may have only one image.
   constexpr int64_t kChannels = 128;
   const int64_t parts = (op.channels + kChannels - 1) / kChannels;
@@ -246,17 +287,13 @@ void run_global_avg_pool(const graph::GlobalAvgPoolForward<float>& op) {
                [&](int64_t first, int64_t last) {
                  for (int64_t i = first; i < last; ++i) {
                    const int64_t image = i / parts, begin = i % parts * kChannels;
-                   kernel(op.x + image * op.pixels * op.channels,
-                          op.pixels,
-                          op.channels,
-                          begin,
-                          std::min(op.channels, begin + kChannels),
-                          op.y + image * op.channels);
+                   kernel(op, image, begin, std::min(op.channels, begin + kChannels));
                  }
                });
 }
 
-void run_global_avg_pool_backward(const graph::GlobalAvgPoolBackward<float>& op) {
+template <typename T>
+void run_global_avg_pool_backward(const graph::GlobalAvgPoolBackward<T>& op) {
   in_parallel(op.images * op.pixels,
               grain_rows(op.channels),
               HWY_DYNAMIC_DISPATCH(global_avg_pool_backward_kernel),
@@ -264,12 +301,16 @@ void run_global_avg_pool_backward(const graph::GlobalAvgPoolBackward<float>& op)
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run_max_pool>(graph::OpKind::kMaxPool, "simd"),
-    row<run_max_pool_backward>(graph::OpKind::kMaxPoolBackward, "simd"),
-    row<run_avg_pool>(graph::OpKind::kAvgPool, "simd"),
-    row<run_avg_pool_backward>(graph::OpKind::kAvgPoolBackward, "simd"),
-    row<run_global_avg_pool>(graph::OpKind::kGlobalAvgPool, "simd"),
-    row<run_global_avg_pool_backward>(graph::OpKind::kGlobalAvgPoolBackward, "simd"),
+    native_row<run_max_pool<float>, run_max_pool<BFloat16>>(graph::OpKind::kMaxPool, "simd"),
+    native_row<run_max_pool_backward<float>, run_max_pool_backward<BFloat16>>(
+        graph::OpKind::kMaxPoolBackward, "simd"),
+    native_row<run_avg_pool<float>, run_avg_pool<BFloat16>>(graph::OpKind::kAvgPool, "simd"),
+    native_row<run_avg_pool_backward<float>, run_avg_pool_backward<BFloat16>>(
+        graph::OpKind::kAvgPoolBackward, "simd"),
+    native_row<run_global_avg_pool<float>, run_global_avg_pool<BFloat16>>(
+        graph::OpKind::kGlobalAvgPool, "simd"),
+    native_row<run_global_avg_pool_backward<float>, run_global_avg_pool_backward<BFloat16>>(
+        graph::OpKind::kGlobalAvgPoolBackward, "simd"),
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Views are copied in loops: contiguous runs at once, planes that are transposed in blocks of a
-// square cache line, and otherwise element by element. Elements are copied as words of four bytes,
+// square cache line, and otherwise element by element. Elements are copied as words of their size,
 // whatever their type.
 #include "runtime/graph/ops/rearrange.h"
 
@@ -14,6 +14,7 @@
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/strided_loops.h"
 #include "runtime/cpu/ops/words.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/rearrange.cc"
@@ -27,9 +28,10 @@
 namespace lockstep::cpu {
 // Element (i, j), of rows x columns, is read from from[i + j * from_stride] and written to to[i *
 // to_stride + j].
+template <typename T>
 struct Plane {
-  const float* from;
-  float* to;
+  const T* from;
+  T* to;
   int64_t rows, columns;
   int64_t from_stride, to_stride;
 };
@@ -42,24 +44,30 @@ namespace HWY_NAMESPACE {
 
 constexpr int64_t kLine = 16;  // elements of a cache line
 
+template <typename T>
 HWY_INLINE void transpose_elements(
-    const Plane& p, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end) {
+    const Plane<T>& p, int64_t i_begin, int64_t i_end, int64_t j_begin, int64_t j_end) {
   for (int64_t i = i_begin; i < i_end; ++i) {
     for (int64_t j = j_begin; j < j_end; ++j)
       p.to[i * p.to_stride + j] = p.from[i + j * p.from_stride];
   }
 }
 
+// Stores elements that were loaded as floats, without rounding.
+HWY_INLINE void store_loaded(Vec v, float* to) { hn::StoreU(v, F32(), to); }
+HWY_INLINE void store_loaded(Vec v, BFloat16* to) { half::store(half::AsBF16::pack(v), &to->bits); }
+
 // Transposes a block of kLine x kLine elements.
-HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin) {
+template <typename T>
+HWY_INLINE void transpose_block(const Plane<T>& p, int64_t i_begin, int64_t j_begin) {
 #if HWY_TARGET != HWY_SCALAR
   for (int64_t j = j_begin; j < j_begin + kLine; j += kVecLanes) {
-    const StridedRows<float> rows{p.from + j * p.from_stride, static_cast<size_t>(p.from_stride)};
+    const StridedRows<T> rows{p.from + j * p.from_stride, static_cast<size_t>(p.from_stride)};
     for (int64_t i = i_begin; i < i_begin + kLine; i += 4) {
       Vec out[4];
       load_transposed_4(rows, i, out);
       HWY_UNROLL(4)
-      for (int64_t c = 0; c < 4; ++c) hn::StoreU(out[c], F32(), p.to + (i + c) * p.to_stride + j);
+      for (int64_t c = 0; c < 4; ++c) store_loaded(out[c], p.to + (i + c) * p.to_stride + j);
     }
   }
 #else
@@ -67,13 +75,18 @@ HWY_INLINE void transpose_block(const Plane& p, int64_t i_begin, int64_t j_begin
 #endif
 }
 
-void transpose_kernel(const Plane& p) {
+template <typename T>
+void transpose(const Plane<T>& p) {
   const int64_t block_rows = p.rows / kLine * kLine, block_columns = p.columns / kLine * kLine;
   for (int64_t i = 0; i < block_rows; i += kLine) {
     for (int64_t j = 0; j < block_columns; j += kLine) transpose_block(p, i, j);
     transpose_elements(p, i, i + kLine, block_columns, p.columns);
   }
   transpose_elements(p, block_rows, p.rows, 0, p.columns);
+}
+
+void transpose_kernel(AnyStored<Plane> stored) {
+  stored.with([](const auto& plane) HWY_ATTR { transpose(plane); });
 }
 
 // sum[0 ... n) += from.
@@ -100,7 +113,8 @@ namespace {
 // ---- Copies ----
 
 // Copies runs along the last loop; long runs are cut into pieces.
-void copy_runs(const StridedLoops& all, const float* x, float* y) {
+template <typename T>
+void copy_runs(const StridedLoops& all, const T* x, T* y) {
   const int outer = all.rank - 1;
   const int64_t run = all.loops[outer].count;
   const int64_t pieces = (run + kGrainElements - 1) / kGrainElements;
@@ -117,7 +131,8 @@ void copy_runs(const StridedLoops& all, const float* x, float* y) {
 }
 
 // The last two loops as planes: y is written along the last, x is read along the one before.
-void copy_planes(const StridedLoops& all, const float* x, float* y) {
+template <typename T>
+void copy_planes(const StridedLoops& all, const T* x, T* y) {
   constexpr int64_t kStrip = 64;  // rows of y at a time
   const int outer = all.rank - 2;
   const StridedLoop rows = all.loops[outer], columns = all.loops[outer + 1];
@@ -129,26 +144,27 @@ void copy_planes(const StridedLoops& all, const float* x, float* y) {
     StridedPosition position(all, outer, begin / strips);
     for (int64_t k = begin; k < end; ++k) {
       const int64_t first = k % strips * kStrip;
-      kernel({.from = x + position.from + first,
-              .to = y + position.to + first * rows.to,
-              .rows = std::min(rows.count - first, kStrip),
-              .columns = columns.count,
-              .from_stride = columns.from,
-              .to_stride = rows.to});
+      kernel(Plane<T>{.from = x + position.from + first,
+                      .to = y + position.to + first * rows.to,
+                      .rows = std::min(rows.count - first, kStrip),
+                      .columns = columns.count,
+                      .from_stride = columns.from,
+                      .to_stride = rows.to});
       if (k % strips == strips - 1) position.advance();
     }
   });
 }
 
-void copy_elements(const StridedLoops& all, const float* x, float* y) {
+template <typename T>
+void copy_elements(const StridedLoops& all, const T* x, T* y) {
   const int outer = all.rank - 1;
   const StridedLoop inner = all.loops[outer];
   parallel_for(
       all.elements() / inner.count, grain_rows(inner.count), [&](int64_t begin, int64_t end) {
         StridedPosition position(all, outer, begin);
         for (int64_t k = begin; k < end; ++k, position.advance()) {
-          const float* from = x + position.from;
-          float* to = y + position.to;
+          const T* from = x + position.from;
+          T* to = y + position.to;
           if (inner.from == 0 && inner.to == 1) {
             std::fill_n(to, inner.count, *from);
             continue;
@@ -158,11 +174,19 @@ void copy_elements(const StridedLoops& all, const float* x, float* y) {
       });
 }
 
-void run_forward(const graph::RearrangeForward<float>& op) {
+// What fills elements that are not read.
+float fill_word(const graph::RearrangeForward<float>& op) {
+  const bool is_integer = op.call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
+  return is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
+}
+BFloat16 fill_word(const graph::RearrangeForward<BFloat16>& op) {
+  return round_to<BFloat16>(op.view.fill);
+}
+
+template <typename T>
+void run_forward(const graph::RearrangeForward<T>& op) {
   if (!op.view.reads_everywhere()) {
-    const bool is_integer = op.call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
-    const float word =
-        is_integer ? std::bit_cast<float>(static_cast<int32_t>(op.view.fill)) : op.view.fill;
+    const T word = fill_word(op);
     parallel_for(op.view.elements(), kGrainElements, [&](int64_t begin, int64_t end) {
       std::fill(op.y + begin, op.y + end, word);
     });
@@ -343,7 +367,7 @@ void run_backward(const Backward& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run_forward>(graph::OpKind::kRearrange, "copies"),
+    native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kRearrange, "copies"),
     native_row<run_reshape<float>, run_reshape<BFloat16>>(graph::OpKind::kReshape, "copy"),
     row<run_backward, backward_workspace_bytes>(graph::OpKind::kRearrangeBackward, "sums"),
 };

@@ -9,6 +9,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/reduce.cc"
@@ -92,7 +93,8 @@ HWY_INLINE void with_kind(graph::ReduceKind kind, Body&& body) {
   }
 }
 
-HWY_INLINE float divided(const graph::ReduceForward<float>& op, double value) {
+template <typename T>
+HWY_INLINE float divided(const graph::ReduceForward<T>& op, double value) {
   if (op.kind == graph::ReduceKind::kMean) value /= static_cast<double>(op.loops.reduced.count);
   return static_cast<float>(value);
 }
@@ -101,20 +103,18 @@ HWY_INLINE float divided(const graph::ReduceForward<float>& op, double value) {
 
 // Writes the parts [begin, end) of all results, in order, to `sums`; each is reduced in 16 virtual
 // lanes.
-void reduce_rows_kernel(const graph::ReduceForward<float>& op,
-                        float* sums,
-                        int64_t begin,
-                        int64_t end) {
+template <typename T>
+void reduce_rows(const graph::ReduceForward<T>& op, float* sums, int64_t begin, int64_t end) {
   const RowReduceParts parts(op.loops.reduced);
   const bool one_part = parts.count == 1;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     using Operation = decltype(operation);
     for (int64_t number = begin; number < end; ++number) {
-      const float* x = op.x + op.loops.kept.offset(number / parts.count);
+      const T* x = op.x + op.loops.kept.offset(number / parts.count);
       const int64_t part = number % parts.count;
       Vec lanes[kParts];
       for (Vec& lane : lanes) lane = set(Operation::kNone);
-      const auto add_run = [&](const float* from, int64_t n) HWY_ATTR {
+      const auto add_run = [&](const T* from, int64_t n) HWY_ATTR {
         for_each_row_vector(
             static_cast<size_t>(n), [&](size_t i, auto vector_index, auto access) HWY_ATTR {
               lanes[vector_index] =
@@ -144,11 +144,9 @@ void reduce_rows_kernel(const graph::ReduceForward<float>& op,
 }
 
 // Results [begin, end) from their parts.
-void combine_rows_kernel(const graph::ReduceForward<float>& op,
-                         const float* sums,
-                         float* y,
-                         int64_t begin,
-                         int64_t end) {
+template <typename T>
+void combine_row_parts(
+    const graph::ReduceForward<T>& op, const float* sums, float* y, int64_t begin, int64_t end) {
   const int64_t count = RowReduceParts(op.loops.reduced).count;
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t i = begin; i < end; ++i) {
@@ -163,12 +161,12 @@ void combine_rows_kernel(const graph::ReduceForward<float>& op,
 // ---- By columns ----
 
 // to (columns) = x's rows combined in order; begin_of(row) returns the offset of a row.
-template <typename Operation, typename BeginOf>
+template <typename Operation, typename From, typename BeginOf>
 HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf begin_of) {
   constexpr int64_t kAtOnce = 4;  // rows, so that `to` is read and written less often
   for (int64_t row = 0; row < rows; row += kAtOnce) {
     const int64_t n = std::min(kAtOnce, rows - row);
-    const float* from[kAtOnce];
+    const From* from[kAtOnce];
     for (int64_t k = 0; k < n; ++k) from[k] = begin_of(row + k);
     const bool first = row == 0;
     for_each_vector(static_cast<size_t>(columns), [&](size_t i, auto access) HWY_ATTR {
@@ -185,7 +183,8 @@ HWY_INLINE void combine_rows(int64_t columns, int64_t rows, float* to, BeginOf b
 }
 
 // Divides each row of `to` if it is a mean.
-HWY_INLINE void divide(const graph::ReduceForward<float>& op, float* to, int64_t columns) {
+template <typename T>
+HWY_INLINE void divide(const graph::ReduceForward<T>& op, float* to, int64_t columns) {
   if (op.kind != graph::ReduceKind::kMean) return;
   const Vec count = set(static_cast<float>(op.loops.reduced.count));
   for_each_vector(static_cast<size_t>(columns), [&](size_t i, auto access) HWY_ATTR {
@@ -194,17 +193,15 @@ HWY_INLINE void divide(const graph::ReduceForward<float>& op, float* to, int64_t
 }
 
 // Writes parts [begin, end) of all groups, in order, to `sums` (groups, parts, columns).
-void reduce_columns_kernel(const graph::ReduceForward<float>& op,
-                           float* sums,
-                           int64_t begin,
-                           int64_t end) {
+template <typename T>
+void reduce_columns(const graph::ReduceForward<T>& op, float* sums, int64_t begin, int64_t end) {
   const ColumnParts parts(op.loops);
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t number = begin; number < end; ++number) {
-      const float* x = op.x + op.loops.kept.offset(number / parts.count * parts.columns);
+      const T* x = op.x + op.loops.kept.offset(number / parts.count * parts.columns);
       const int64_t row = number % parts.count * parts.rows_each;
       float* const to = sums + number * parts.columns;
-      combine_rows<decltype(operation)>(
+      combine_rows<decltype(operation), T>(
           parts.columns, std::min(parts.rows_each, parts.rows - row), to, [&](int64_t r) {
             return x + op.loops.reduced.offset(row + r);
           });
@@ -214,22 +211,47 @@ void reduce_columns_kernel(const graph::ReduceForward<float>& op,
 }
 
 // Groups [begin, end) from their parts.
-void combine_columns_kernel(const graph::ReduceForward<float>& op,
-                            const float* sums,
-                            float* y,
-                            int64_t begin,
-                            int64_t end) {
+template <typename T>
+void combine_column_parts(
+    const graph::ReduceForward<T>& op, const float* sums, float* y, int64_t begin, int64_t end) {
   const ColumnParts parts(op.loops);
   with_kind(op.kind, [&](auto operation) HWY_ATTR {
     for (int64_t group = begin; group < end; ++group) {
       const float* from = sums + group * parts.count * parts.columns;
       float* const to = y + group * parts.columns;
-      combine_rows<decltype(operation)>(parts.columns, parts.count, to, [&](int64_t part) {
+      combine_rows<decltype(operation), float>(parts.columns, parts.count, to, [&](int64_t part) {
         return from + part * parts.columns;
       });
       divide(op, to, parts.columns);
     }
   });
+}
+
+void reduce_rows_kernel(AnyStored<graph::ReduceForward> stored,
+                        float* sums,
+                        int64_t begin,
+                        int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { reduce_rows(op, sums, begin, end); });
+}
+void combine_rows_kernel(AnyStored<graph::ReduceForward> stored,
+                         const float* sums,
+                         float* y,
+                         int64_t begin,
+                         int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { combine_row_parts(op, sums, y, begin, end); });
+}
+void reduce_columns_kernel(AnyStored<graph::ReduceForward> stored,
+                           float* sums,
+                           int64_t begin,
+                           int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { reduce_columns(op, sums, begin, end); });
+}
+void combine_columns_kernel(AnyStored<graph::ReduceForward> stored,
+                            const float* sums,
+                            float* y,
+                            int64_t begin,
+                            int64_t end) {
+  stored.with([&](const auto& op) HWY_ATTR { combine_column_parts(op, sums, y, begin, end); });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -245,21 +267,37 @@ HWY_EXPORT(combine_columns_kernel);
 
 namespace {
 
-size_t workspace_bytes(const graph::ReduceForward<float>& op) {
+// Results that are rounded are first computed in floats.
+bool rounds(const graph::ReduceForward<float>& /*op*/) { return false; }
+bool rounds(const graph::ReduceForward<BFloat16>& op) { return !op.wide; }
+
+template <typename T>
+int64_t sums_floats(const graph::ReduceForward<T>& op) {
   const int64_t parts =
       op.loops.by_rows() ? RowReduceParts(op.loops.reduced).count : ColumnParts(op.loops).count;
-  return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
+  return parts == 1 ? 0 : op.loops.kept.count * parts;
 }
 
-template <typename Parts, typename Reduce, typename Combine>
-void run_parts(const graph::ReduceForward<float>& op,
+template <typename T>
+size_t workspace_of(const graph::ReduceForward<T>& op) {
+  return static_cast<size_t>(sums_floats(op) + (rounds(op) ? op.loops.kept.count : 0)) *
+         sizeof(float);
+}
+
+size_t workspace_bytes(const graph::OpCall& call) {
+  return stores_bf16(call) ? workspace_of(graph::ReduceForward<BFloat16>{call})
+                           : workspace_of(graph::ReduceForward<float>{call});
+}
+
+template <typename T, typename Parts, typename Reduce, typename Combine>
+void run_parts(const graph::ReduceForward<T>& op,
                const Parts& parts,
                int64_t results,  // groups of `columns`
                int64_t part_elements,
                int64_t columns,
+               float* y,
                Reduce reduce,
                Combine combine) {
-  auto* const y = static_cast<float*>(op.y);
   float* const sums = parts.count == 1 ? y : op.workspace;
   parallel_for(results * parts.count, grain_rows(part_elements), [&](int64_t begin, int64_t end) {
     reduce(op, sums, begin, end);
@@ -270,8 +308,9 @@ void run_parts(const graph::ReduceForward<float>& op,
   });
 }
 
-void run(const graph::OpCall& call) {
-  const graph::ReduceForward<float> op{call};
+template <typename T>
+void run(const graph::ReduceForward<T>& op) {
+  float* const y = rounds(op) ? op.workspace + sums_floats(op) : static_cast<float*>(op.y);
   if (op.loops.by_rows()) {
     const RowReduceParts parts(op.loops.reduced);
     run_parts(op,
@@ -279,6 +318,7 @@ void run(const graph::OpCall& call) {
               op.loops.kept.count,
               parts.runs * parts.length,
               1,
+              y,
               HWY_DYNAMIC_DISPATCH(reduce_rows_kernel),
               HWY_DYNAMIC_DISPATCH(combine_rows_kernel));
   } else {
@@ -288,13 +328,15 @@ void run(const graph::OpCall& call) {
               parts.groups,
               std::min(parts.rows_each, parts.rows) * parts.columns,
               parts.columns,
+              y,
               HWY_DYNAMIC_DISPATCH(reduce_columns_kernel),
               HWY_DYNAMIC_DISPATCH(combine_columns_kernel));
   }
+  if (rounds(op)) round_floats(y, op.loops.kept.count, static_cast<BFloat16*>(op.y));
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kReduce, "simd")};
+    native_row<run<float>, run<BFloat16>, workspace_bytes>(graph::OpKind::kReduce, "simd")};
 
 }  // namespace
 

@@ -107,12 +107,14 @@ void run_widened(const graph::OpCall& call, void (*run)(const graph::OpCall& cal
     if (input) return;
     const auto copy = std::ranges::find(made, array.data, &graph::FloatCopy::of);
     LOCKSTEP_CHECK(copy != made.end());
-    in_parallel(array.elements,
-                kGrainElements,
-                HWY_DYNAMIC_DISPATCH(round_kernel),
-                reinterpret_cast<const float*>(copy->floats),
-                reinterpret_cast<BFloat16*>(array.data));
+    round_floats(reinterpret_cast<const float*>(copy->floats),
+                 array.elements,
+                 reinterpret_cast<BFloat16*>(array.data));
   });
+}
+
+void round_floats(const float* from, int64_t n, BFloat16* to) {
+  in_parallel(n, kGrainElements, HWY_DYNAMIC_DISPATCH(round_kernel), from, to);
 }
 
 void round_rows(float* x, int64_t rows, int64_t columns) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/base/half.h"
 #include "runtime/graph/op_call.h"
 
 namespace lockstep::cpu {
@@ -20,6 +21,9 @@ size_t widened_workspace_bytes(const graph::OpCall& call,
 // Runs a kernel; arrays of bfloat16 are given to it as floats. The kernel must write all of an
 // output, unless the output lies over an input.
 void run_widened(const graph::OpCall& call, void (*run)(const graph::OpCall& call));
+
+// Rounds n floats to bfloat16, on all threads.
+void round_floats(const float* from, int64_t n, BFloat16* to);
 
 // Rounds floats (rows, columns) to bfloat16 in place. A row still begins at the same address, so
 // rows are 2 * columns numbers of bfloat16 apart.
