@@ -24,8 +24,14 @@ void run(const Gather<float>& g, void* workspace) {
       std::memset(c.row(i), 0, static_cast<size_t>(g.columns) * sizeof(float));
     return;
   }
-  multiply_all(
-      GatherA{g}, GatherB{g}, c, g.pixels(), g.columns, chunks, /*accumulate=*/false, workspace);
+  multiply_all(GatherA<float>{g},
+               GatherB<float>{g},
+               c,
+               g.pixels(),
+               g.columns,
+               chunks,
+               /*accumulate=*/false,
+               workspace);
 }
 
 int64_t gather_bytes(const Gather<float>& g, int threads) {
@@ -103,7 +109,7 @@ void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
     }
     multiply_all(
         DenseA<float>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
-        TapPixelsB(s, op.x + group * s.group_channels()),
+        TapPixelsB<float>(s, op.x + group * s.group_channels()),
         DenseC{d_weight, columns},
         s.group_outputs(),
         columns,

@@ -1,6 +1,6 @@
 #pragma once
-// Images and weights as operands of multiply_rectangle() (bf16x3_product.h): implicit matrix
-// products, in which either the rows or the depth are pixels.
+// Images and weights, which store T, as operands of multiply_rectangle() (bf16x3_product.h):
+// implicit matrix products, in which either the rows or the depth are pixels.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace lockstep::cpu {
 
 // The depth of a Gather. Each tap begins a new chunk.
 struct TapChunks {
-  explicit TapChunks(const Gather<float>& g)
-      : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
+  template <typename T>
+  explicit TapChunks(const Gather<T>& g) : depth(g.depth), in_tap(ceil_div(g.depth, kTileDepth)) {}
   int64_t tap(int64_t chunk) const { return chunk / in_tap; }
   int64_t channel(int64_t chunk) const { return chunk % in_tap * kTileDepth; }
   int64_t channels(int64_t chunk) const { return std::min(kTileDepth, depth - channel(chunk)); }
@@ -22,34 +22,43 @@ struct TapChunks {
 
 // A pixel of a Gather's result.
 struct GatherPixel {
-  GatherPixel(const Gather<float>& g, int64_t index)
+  template <typename T>
+  GatherPixel(const Gather<T>& g, int64_t index)
       : image(index / (g.h.pixels * g.w.pixels)),
         i(index / g.w.pixels % g.h.pixels),
         j(index % g.w.pixels) {}
-  void next(const Gather<float>& g) {
+  template <typename T>
+  void next(const Gather<T>& g) {
     if (++j < g.w.pixels) return;
     j = 0;
     if (++i < g.h.pixels) return;
     i = 0;
     ++image;
   }
+  // Its offset in the result.
+  template <typename T>
+  int64_t result(const Gather<T>& g) const {
+    return image * g.c_strides.image + (g.h.result_first + i * g.h.result_step) * g.c_strides.row +
+           (g.w.result_first + j * g.w.result_step) * g.c_strides.pixel;
+  }
   int64_t image, i, j;
 };
 
 // Operand A: its rows are pixels, read directly from the image.
+template <typename T>
 struct GatherA {
-  using Number = float;
+  using Number = T;
 
   bool as_rows() const { return true; }
 
   int64_t list(Range rows,
                Range chunks,
-               const float** pointers,
-               Bf16x3Kernels::Split* tiles,
+               const T** pointers,
+               typename TileKernels<T>::Split* tiles,
                uint16_t* to) const {
     const TapChunks depth(g);
     int64_t h[kTileEdge], w[kTileEdge];
-    const float* image[kTileEdge];
+    const T* image[kTileEdge];
     GatherPixel pixel(g, rows.begin);
     for (int64_t i = 0; i < rows.size(); ++i, pixel.next(g)) {
       h[i] = g.h.source_first + pixel.i * g.h.source_step;
@@ -71,40 +80,41 @@ struct GatherA {
       const int64_t first = depth.channel(k);
       const int64_t last = depth.channel(end - 1) + depth.channels(end - 1);
       tiles[count] = {
-          pointers, first, last - first, to + (k - chunks.begin) * kSplitElems, kSplitElems};
+          pointers, first, last - first, to + (k - chunks.begin) * kTileElems<T>, kTileElems<T>};
       k = end;
     }
     return count;
   }
 
-  const Gather<float>& g;
+  const Gather<T>& g;
 };
 
 // Operand B: the weights of a Gather.
+template <typename T>
 struct GatherB {
   bool as_rows() const { return !g.transposed; }
 
-  const float* entry(int64_t tap) const {
+  const T* entry(int64_t tap) const {
     const int64_t i = g.h.tap_first + tap / g.w.taps * g.h.tap_step;
     const int64_t j = g.w.tap_first + tap % g.w.taps * g.w.tap_step;
     return g.weights + (i * g.kernel_w + j) * g.tap_stride;
   }
 
-  void pack(const Bf16x3Kernels& kernels,
+  void pack(const TileKernels<T>& kernels,
             Range columns,
             Range chunks,
             uint16_t* to,
             int64_t stride) const {
     const TapChunks depth(g);
     for (int64_t k = chunks.begin; k < chunks.end; ++k, to += stride) {
-      const float* const tap = entry(depth.tap(k));
+      const T* const tap = entry(depth.tap(k));
       const int64_t channel = depth.channel(k), channels = depth.channels(k);
       if (g.transposed) {
-        const RowPointers<kTileEdge, float> rows(
+        const RowPointers<kTileEdge, T> rows(
             tap + columns.begin * g.weight_stride + channel, g.weight_stride, columns.size());
         kernels.pack_rows_as_columns(rows.rows, channels, to, stride);
       } else {
-        const RowPointers<kTileDepth, float> rows(
+        const RowPointers<kTileDepth, T> rows(
             tap + channel * g.weight_stride + columns.begin, g.weight_stride, channels);
         kernels.pack_depth(rows.rows, columns.size(), to);
       }
@@ -113,16 +123,16 @@ struct GatherB {
 
   int64_t list(Range columns,
                Range chunks,
-               const float** pointers,
-               Bf16x3Kernels::Split* tiles,
+               const T** pointers,
+               typename TileKernels<T>::Split* tiles,
                uint16_t* to) const {
     const TapChunks depth(g);
     int64_t count = 0;
     for (int64_t k = chunks.begin; k < chunks.end; ++k, pointers += kTileDepth) {
-      const float* const first = entry(depth.tap(k)) + depth.channel(k) * g.weight_stride;
+      const T* const first = entry(depth.tap(k)) + depth.channel(k) * g.weight_stride;
       for (int64_t i = 0; i < kTileDepth; ++i)
         pointers[i] = i < depth.channels(k) ? first + i * g.weight_stride : nullptr;
-      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems)
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kTileElems<T>)
         tiles[count++] = {pointers, j, std::min(kTileEdge, columns.end - j), to, 0};
     }
     return count;
@@ -130,10 +140,10 @@ struct GatherB {
 
   RowFetcher fetcher(Range, Range, int64_t) const { return {}; }
 
-  const Gather<float>& g;
+  const Gather<T>& g;
 };
 
-// The result of a Gather; its rows are pixels.
+// The result of a Gather of floats; its rows are pixels.
 struct GatherC {
   explicit GatherC(const Gather<float>& g) : g(g) {
     const bool contiguous = g.h.result_step == 1 && g.w.result_step == 1 &&
@@ -142,11 +152,7 @@ struct GatherC {
     pixel_stride = contiguous ? g.c_strides.pixel : 0;
   }
   float* row(int64_t index) const {
-    if (pixel_stride > 0) return g.c + index * pixel_stride;
-    const GatherPixel pixel(g, index);
-    return g.c + pixel.image * g.c_strides.image +
-           (g.h.result_first + pixel.i * g.h.result_step) * g.c_strides.row +
-           (g.w.result_first + pixel.j * g.w.result_step) * g.c_strides.pixel;
+    return pixel_stride > 0 ? g.c + index * pixel_stride : g.c + GatherPixel(g, index).result(g);
   }
   int64_t stride() const { return pixel_stride; }
   void finish(Range rows, Range columns) const {
@@ -167,15 +173,16 @@ struct GatherC {
 
 // Operand B for the gradient of the weights: its columns are (tap, channel), its depth the output
 // pixels. The number of channels is a multiple of 16.
+template <typename T>
 struct TapPixelsB {
-  TapPixelsB(const graph::Conv2dShape& shape, const float* x)
+  TapPixelsB(const graph::Conv2dShape& shape, const T* x)
       : s(shape), x(x), channels(shape.group_channels()) {}
 
   bool as_rows() const { return true; }
 
   // Lists where `tap` reads its pixels for the 32 output pixels of a chunk; null stands for
   // padding.
-  void list_pixels(int64_t tap, int64_t chunk, const float** to) const {
+  void list_pixels(int64_t tap, int64_t chunk, const T** to) const {
     const int64_t width = s.out_width(), height = s.out_height();
     const int64_t down = tap / s.kernel_w * s.dilation_h - s.pad_h;
     const int64_t across = tap % s.kernel_w * s.dilation_w - s.pad_w;
@@ -189,7 +196,7 @@ struct TapPixelsB {
       const int64_t stop = std::min(width, j + end - p);
       const int64_t h = row % height * s.stride_h + down;
       if (h >= 0 && h < s.height) {
-        const float* pixel = x + ((row / height * s.height + h) * s.width + across) * s.channels;
+        const T* pixel = x + ((row / height * s.height + h) * s.width + across) * s.channels;
         const int64_t step = s.stride_w * s.channels;
         for (int64_t n = std::max(j, first); n < std::min(stop, last); ++n)
           to[p - begin + n - j] = pixel + n * step;
@@ -198,28 +205,28 @@ struct TapPixelsB {
     }
   }
 
-  void pack(const Bf16x3Kernels& kernels,
+  void pack(const TileKernels<T>& kernels,
             Range columns,
             Range chunks,
             uint16_t* to,
             int64_t stride) const {
-    const float* rows[kTileDepth];
+    const T* rows[kTileDepth];
     for (int64_t k = chunks.begin; k < chunks.end; ++k, to += stride) {
       list_pixels(columns.begin / channels, k, rows);
-      for (const float*& row : rows) row = row == nullptr ? row : row + columns.begin % channels;
+      for (const T*& row : rows) row = row == nullptr ? row : row + columns.begin % channels;
       kernels.pack_depth(rows, columns.size(), to);
     }
   }
 
   int64_t list(Range columns,
                Range chunks,
-               const float** pointers,
-               Bf16x3Kernels::Split* tiles,
+               const T** pointers,
+               typename TileKernels<T>::Split* tiles,
                uint16_t* to) const {
     int64_t count = 0;
     for (int64_t k = chunks.begin; k < chunks.end; ++k) {
       int64_t listed = -1;
-      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kSplitElems) {
+      for (int64_t j = columns.begin; j < columns.end; j += kTileEdge, to += kTileElems<T>) {
         const int64_t tap = j / channels;
         if (tap != listed) {
           if (listed >= 0) pointers += kTileDepth;
@@ -249,7 +256,7 @@ struct TapPixelsB {
   }
 
   const graph::Conv2dShape& s;
-  const float* x;
+  const T* x;
   int64_t channels;
 };
 

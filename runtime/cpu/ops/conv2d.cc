@@ -19,6 +19,10 @@ bool uses_bf16x3(const graph::OpCall& op) {
   return op.bf16x3() && !stores_bf16(op) && bf16x3::supports(conv2d_shape(op));
 }
 
+bool uses_tiles(const graph::OpCall& op) {
+  return stores_bf16(op) && tiles::supports(conv2d_shape(op));
+}
+
 // Values of channels in floats. If they are stored as bfloat16, they are copied to `memory`.
 class ChannelFloats {
  public:
@@ -112,15 +116,26 @@ void run_conv2d_backward(const graph::Conv2dBackward<StoredBy<kKernels>>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
+    exec::
+        row<run_conv2d<kConv2dTiles>, workspace_of<kConv2dTiles>, uses_tiles, tiles::available_for>(
+            graph::OpKind::kConv2d, "tiles"),
     exec::row<run_conv2d<kConv2dBf16x3>, workspace_of<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConv2d, "bf16x3"),
     native_row<run_conv2d<kConv2d<float>>, run_conv2d<kConv2d<BFloat16>>, plain_workspace>(
         graph::OpKind::kConv2d, "implicit gemm"),
+    exec::row<run_conv2d_backward<kConv2dTiles>,
+              workspace_of<kConv2dTiles>,
+              uses_tiles,
+              tiles::available_for>(graph::OpKind::kConv2dBackward, "tiles"),
     exec::row<run_conv2d_backward<kConv2dBf16x3>, workspace_of<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConv2dBackward, "bf16x3"),
     native_row<run_conv2d_backward<kConv2d<float>>,
                run_conv2d_backward<kConv2d<BFloat16>>,
                plain_workspace>(graph::OpKind::kConv2dBackward, "implicit gemm"),
+    exec::row<run_conv2d_batch_norm<kConv2dTiles>,
+              workspace_of<kConv2dTiles>,
+              uses_tiles,
+              tiles::available_for>(graph::OpKind::kConv2dBatchNorm, "tiles"),
     exec::row<run_conv2d_batch_norm<kConv2dBf16x3>, workspace_of<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConv2dBatchNorm, "bf16x3"),
     native_row<run_conv2d_batch_norm<kConv2d<float>>,

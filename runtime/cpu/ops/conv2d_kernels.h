@@ -1,9 +1,11 @@
 #pragma once
 // The kernels of convolutions, for each way to multiply: with fused multiply-adds, or as in
-// bf16x3.h.
+// bf16x3.h, floats or bfloat16.
 
 #include "runtime/cpu/conv2d/conv2d.h"
 #include "runtime/cpu/conv2d/conv2d_bf16x3.h"
+#include "runtime/cpu/conv2d/conv2d_tiles.h"
+#include "runtime/cpu/matmul/tile_units.h"
 
 namespace lockstep::cpu {
 
@@ -27,5 +29,10 @@ inline constexpr Conv2dKernels<float> kConv2dBf16x3 = {bf16x3::conv2d_workspace_
                                                        bf16x3::conv2d_forward,
                                                        bf16x3::conv2d_backward_input,
                                                        bf16x3::conv2d_backward_weight};
+inline constexpr Conv2dKernels<BFloat16> kConv2dTiles = {tiles::conv2d_workspace_bytes,
+                                                         tiles::conv2d_forward_workspace_bytes,
+                                                         tiles::conv2d_forward,
+                                                         tiles::conv2d_backward_input,
+                                                         tiles::conv2d_backward_weight};
 
 }  // namespace lockstep::cpu

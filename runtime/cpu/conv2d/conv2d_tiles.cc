@@ -1,0 +1,232 @@
+#include "runtime/cpu/conv2d/conv2d_tiles.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/error.h"
+#include "runtime/base/threads.h"
+#include "runtime/cpu/conv2d/conv2d_bf16x3_operands.h"
+#include "runtime/cpu/conv2d/conv2d_parts.h"
+
+// A worker computes its pixels in blocks. The sums of a block stay in the cache, in floats, until
+// they are complete.
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "runtime/cpu/conv2d/conv2d_tiles.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "runtime/cpu/matmul/epilogue-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace lockstep::cpu {
+namespace HWY_NAMESPACE {
+
+// The results of some pixels and columns from their sums, which are at sums[i * stride + column]
+// for pixel i of `pixels`.
+void finish_gather_kernel(
+    const Gather<BFloat16>& g, const float* sums, int64_t stride, Range pixels, Range columns) {
+  with_activation(g.epilogue.activation, [&](auto kind) HWY_ATTR {
+    GatherPixel pixel(g, pixels.begin);
+    for (int64_t i = 0; i < pixels.size(); ++i, pixel.next(g)) {
+      const float* const from = sums + i * stride + columns.begin;
+      const int64_t at = pixel.result(g) + columns.begin;
+      for_each_vector(static_cast<size_t>(columns.size()), [&](size_t j, auto access) HWY_ATTR {
+        const auto here = at + static_cast<int64_t>(j);
+        const auto column = static_cast<size_t>(columns.begin) + j;
+        access.store(finished<decltype(kind)::value>(
+                         g.epilogue, access, access.load(from + j), column, here),
+                     g.c + here);
+      });
+    }
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace lockstep::cpu
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace lockstep::cpu {
+HWY_EXPORT(finish_gather_kernel);
+
+namespace tiles {
+namespace {
+
+using Number = BFloat16;
+
+int64_t gather_chunks(const Gather<Number>& g) { return g.taps() * TapChunks(g).in_tap; }
+
+// A worker's blocks of pixels, and its scratch memory in bytes: the sums, then that of
+// multiply_rectangle().
+struct GatherBlocks {
+  GatherBlocks(const Gather<Number>& g, WorkerGrid grid)
+      : columns(std::min(round_up(g.columns, kTileEdge), grid.max_columns(g.columns))),
+        stride(columns + 16),  // not a multiple of the page size
+        pixels(std::min(grid.max_rows(g.pixels(), kSplitRowUnit),
+                        round_up(ceil_div(kSums, std::max<int64_t>(1, stride)), kSplitRowUnit))),
+        sums_bytes(round_up(pixels * stride * static_cast<int64_t>(sizeof(float)), 64)),
+        bytes(sums_bytes + SplitScratch<Number>(pixels, columns, gather_chunks(g)).bytes()) {}
+
+  // Enough to pay for packing the weights anew for each block.
+  static constexpr int64_t kSums = int64_t{1} << 19;
+
+  int64_t columns;
+  int64_t stride;  // floats between the sums of two pixels
+  int64_t pixels;  // of a block
+  int64_t sums_bytes, bytes;
+};
+
+// The sums of a block, whose pixels begin at `first` and whose columns begin at `first_column`.
+struct BlockSums {
+  float* row(int64_t pixel) const { return sums + (pixel - first) * pixel_stride - first_column; }
+  int64_t stride() const { return pixel_stride; }
+  void finish(Range pixels, Range columns) const {
+    HWY_DYNAMIC_DISPATCH(finish_gather_kernel)(g, row(pixels.begin), pixel_stride, pixels, columns);
+  }
+  const Gather<Number>& g;
+  float* sums;
+  int64_t pixel_stride, first, first_column;
+};
+
+WorkerGrid workers_of(const Gather<Number>& g, int64_t threads) {
+  return split_workers(threads, g.pixels(), g.columns, gather_chunks(g));
+}
+
+void run(const Gather<Number>& g, void* workspace) {
+  const int64_t chunks = gather_chunks(g);
+  if (g.pixels() == 0) return;
+  if (chunks == 0) {
+    for (int64_t i = 0; i < g.pixels(); ++i)
+      std::memset(
+          g.c + GatherPixel(g, i).result(g), 0, static_cast<size_t>(g.columns) * sizeof(Number));
+    return;
+  }
+  const WorkerGrid grid = workers_of(g, compute_threads());
+  const GatherBlocks blocks(g, grid);
+  for_each_worker(grid.workers(), [&](int64_t worker) {
+    auto* const scratch = static_cast<std::byte*>(workspace) + worker * blocks.bytes;
+    const Range pixels = share(g.pixels(), kSplitRowUnit, worker / grid.columns, grid.rows);
+    const Range columns = share(g.columns, kSplitPanel, worker % grid.columns, grid.columns);
+    for (int64_t p = pixels.begin; p < pixels.end; p += blocks.pixels) {
+      multiply_rectangle(
+          GatherA<Number>{g},
+          GatherB<Number>{g},
+          BlockSums{g, reinterpret_cast<float*>(scratch), blocks.stride, p, columns.begin},
+          Range{p, std::min(pixels.end, p + blocks.pixels)},
+          columns,
+          chunks,
+          /*accumulate=*/false,
+          reinterpret_cast<uint16_t*>(scratch + blocks.sums_bytes));
+    }
+  });
+}
+
+int64_t gather_bytes(const Gather<Number>& g, int threads) {
+  if (g.pixels() == 0 || gather_chunks(g) == 0) return 0;
+  const WorkerGrid grid = workers_of(g, threads);
+  return grid.workers() * GatherBlocks(g, grid).bytes;
+}
+
+// The gradient of the input of a linear layer, which is a product like its forward pass, with
+// inputs and outputs exchanged.
+graph::LinearShape input_gradient_shape(const graph::LinearShape& s) {
+  return {s.rows, s.outputs, s.inputs};
+}
+
+// Columns of d_weight as a matrix with a row for each output channel.
+int64_t weight_columns(const graph::Conv2dShape& s) {
+  return s.kernel_h * s.kernel_w * s.group_channels();
+}
+
+}  // namespace
+
+bool supports(const graph::Conv2dShape& s) {
+  return s.group_channels() % kTileEdge == 0 && s.group_outputs() >= kTileEdge;
+}
+
+int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads) {
+  if (s.is_linear()) return tiles::linear_workspace_bytes(linear_shape(s), threads);
+  Conv2dProduct<Number> op{};
+  op.shape = s;
+  return gather_bytes(forward_gather(op), threads);
+}
+
+int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
+  int64_t bytes = tiles::conv2d_forward_workspace_bytes(s, threads);
+  if (s.is_linear()) {
+    const graph::LinearShape linear = linear_shape(s);
+    return std::max(
+        {bytes,
+         tiles::linear_workspace_bytes(input_gradient_shape(linear), threads),
+         tiles::gemm_workspace_bytes(linear.outputs, linear.inputs, linear.rows, threads)});
+  }
+  const graph::Conv2dBackward<Number> backward = {
+      .shape = s, .accumulate_weight = false, .accumulate_bias = false};
+  for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
+    bytes = std::max(bytes, gather_bytes(backward_gather(backward, h, w), threads));
+  });
+  return std::max(
+      bytes,
+      split_workspace_bytes<Number>(
+          s.group_outputs(), weight_columns(s), ceil_div(s.out_pixels(), kTileDepth), threads));
+}
+
+void conv2d_forward(const Conv2dProduct<Number>& op, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  const graph::Conv2dShape& s = op.shape;
+  if (s.is_linear()) {
+    return tiles::linear_forward(LinearProduct<Number>{.shape = linear_shape(s),
+                                                       .x = {op.x, linear_shape(s).inputs},
+                                                       .w = {op.w, linear_shape(s).inputs},
+                                                       .epilogue = op.epilogue,
+                                                       .y = op.y},
+                                 workspace);
+  }
+  for_each_group(s, forward_gather(op), [&](const Gather<Number>& g) { run(g, workspace); });
+}
+
+void conv2d_backward_input(const graph::Conv2dBackward<Number>& op) {
+  const graph::Conv2dShape& s = op.shape;
+  if (s.is_linear()) {
+    const graph::LinearBackward<Number> linear = linear_backward(op);
+    return tiles::linear_forward(
+        LinearProduct<Number>{.shape = input_gradient_shape(linear.shape),
+                              .x = {linear.d_y, linear.shape.outputs},
+                              .w = {linear.weight, linear.shape.inputs, /*transposed=*/true},
+                              .epilogue = {},
+                              .y = linear.d_x},
+        op.workspace);
+  }
+  for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
+    const Gather<Number> first = backward_gather(op, axis_h, axis_w);
+    for_each_group(s, first, [&](const Gather<Number>& g) { run(g, op.workspace); });
+  });
+}
+
+void conv2d_backward_weight(const graph::Conv2dBackward<Number>& op) {
+  const graph::Conv2dShape& s = op.shape;
+  if (s.is_linear()) return tiles::gemm(product_for_weight(linear_backward(op)), op.workspace);
+  const int64_t columns = weight_columns(s), pixels = s.out_pixels();
+  for (int64_t group = 0; group < s.groups; ++group) {
+    float* const d_weight = op.d_weight + group * s.group_outputs() * columns;
+    if (pixels == 0) {
+      if (!op.accumulate_weight)
+        std::memset(d_weight, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
+      continue;
+    }
+    multiply_all(
+        DenseA<Number>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true},
+                       pixels},
+        TapPixelsB<Number>(s, op.x + group * s.group_channels()),
+        DenseC{d_weight, columns},
+        s.group_outputs(),
+        columns,
+        ceil_div(pixels, kTileDepth),
+        op.accumulate_weight,
+        op.workspace);
+  }
+}
+
+}  // namespace tiles
+}  // namespace lockstep::cpu
+#endif  // HWY_ONCE
