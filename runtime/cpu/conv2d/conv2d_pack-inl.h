@@ -9,12 +9,10 @@
 #define LOCKSTEP_RUNTIME_CPU_CONV2D_PACK_INL_H
 #endif
 
-#include <cstddef>
-#include <cstring>
-
 #include "hwy/highway.h"
 #include "runtime/cpu/conv2d/conv2d_gather.h"
 #include "runtime/cpu/matmul/gemm_pack-inl.h"
+#include "runtime/cpu/matmul/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
@@ -22,21 +20,6 @@ namespace HWY_NAMESPACE {
 
 // The channels of a padding pixel: as many zeros as are read at a time, of any type.
 alignas(64) inline constexpr float kPadding[kDepthBlock] = {};
-
-// Copies n numbers as floats.
-HWY_INLINE void copy_as_floats(const float* from, size_t n, float* to) {
-  std::memcpy(to, from, n * sizeof(float));
-}
-HWY_INLINE void copy_as_floats(const BFloat16* from, size_t n, float* to) {
-  size_t i = 0;
-  for (; i + kVecLanes <= n; i += kVecLanes) hn::StoreU(FullVector().load(from + i), F32(), to + i);
-#if HWY_TARGET != HWY_SCALAR
-  // Groups often have four channels.
-  const hn::CappedTag<float, 4> four;
-  for (; i + 4 <= n; i += 4) hn::StoreU(load_four(four, from + i), four, to + i);
-#endif
-  for (; i < n; ++i) to[i] = to_float(from[i]);
-}
 
 // Packs the weights of some taps, a range of the depth and the panel that begins at `column`:
 // panel[tap][k][columns rounded up to full vectors].

@@ -45,33 +45,22 @@ using BatchScratch = std::conditional_t<std::is_same_v<T, float>, GemmScratch, R
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
 #include "runtime/cpu/matmul/gemm-inl.h"
+#include "runtime/cpu/matmul/rounded_blocks-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-// The part of one product that begins at row m and column n, of the terms number `sum`.
+// The operands of the terms number `sum` of a product.
 template <typename T>
-HWY_INLINE Gemm product_of(const graph::BatchedMatmul<T>& op,
-                           const graph::ProductLoops::Place& at,
-                           int64_t sum,
-                           int64_t m,
-                           int64_t n) {
+HWY_INLINE Operands operands_of(const graph::BatchedMatmul<T>& op,
+                                const graph::ProductLoops::Place& at,
+                                int64_t sum) {
   const graph::BatchedProducts& sizes = op.sizes;
   const graph::ProductLoops::Place from = sizes.sums.place(sum);
-  const GemmOperand a{
-      op.a + at.a + from.a, sizes.transpose_a ? sizes.m : sizes.k, sizes.transpose_a};
-  const GemmOperand b{
-      op.b + at.b + from.b, sizes.transpose_b ? sizes.k : sizes.n, sizes.transpose_b};
-  return {.rows = sizes.m - m,
-          .columns = sizes.n - n,
-          .depth = sizes.k,
-          .a = a.at(m, 0),
-          .b = b.at(0, n),
-          .c = nullptr,
-          .c_stride = sizes.n,
-          .accumulate = sum > 0};
+  return {.a = {op.a + at.a + from.a, sizes.transpose_a ? sizes.m : sizes.k, sizes.transpose_a},
+          .b = {op.b + at.b + from.b, sizes.transpose_b ? sizes.k : sizes.n, sizes.transpose_b}};
 }
 
 // Computes the given rows and columns of one product.
@@ -81,17 +70,27 @@ void batch_piece(const graph::BatchedMatmul<float>& op,
                  Range columns,
                  const GemmScratch& scratch,
                  float* workspace) {
+  const graph::BatchedProducts& sizes = op.sizes;
   float* const y = op.y + at.y;
-  const int64_t stride = op.sizes.n;
-  for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
-    Gemm product = product_of(op, at, sum, 0, 0);
-    product.c = y;
-    multiply_rectangle(product, rows, columns, workspace, workspace + scratch.packed_a);
+  for (int64_t sum = 0; sum < sizes.sums.count(); ++sum) {
+    const auto [a, b] = operands_of(op, at, sum);
+    multiply_rectangle({.rows = sizes.m,
+                        .columns = sizes.n,
+                        .depth = sizes.k,
+                        .a = a,
+                        .b = b,
+                        .c = y,
+                        .c_stride = sizes.n,
+                        .accumulate = sum > 0},
+                       rows,
+                       columns,
+                       workspace,
+                       workspace + scratch.packed_a);
   }
   if (op.scale == 1) return;
   const Vec scale = set(op.scale);
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    float* const row = y + i * stride + columns.begin;
+    float* const row = y + i * sizes.n + columns.begin;
     for_each_vector(columns.size(), [&](size_t j, auto access) HWY_ATTR {
       access.store(hn::Mul(access.load(row + j), scale), row + j);
     });
@@ -103,25 +102,23 @@ void batch_piece(const graph::BatchedMatmul<BFloat16>& op,
                  Range rows,
                  Range columns,
                  const RoundedBlocks& blocks,
-                 float* sums) {
-  float* const packed = sums + blocks.sums;
+                 float* workspace) {
   const Vec scale = set(op.scale);
-  blocks.for_each(rows, columns, [&](Range some_rows, Range some_columns) HWY_ATTR {
-    const Range inner_rows{0, some_rows.size()}, inner_columns{0, some_columns.size()};
-    for (int64_t sum = 0; sum < op.sizes.sums.count(); ++sum) {
-      Gemm product = product_of(op, at, sum, some_rows.begin, some_columns.begin);
-      product.c = sums;
-      product.c_stride = blocks.stride;
-      multiply_rectangle(product, inner_rows, inner_columns, packed, packed + blocks.gemm.packed_a);
-    }
-    for (int64_t i = 0; i < some_rows.size(); ++i) {
-      const float* const from = sums + i * blocks.stride;
-      BFloat16* const to = op.y + at.y + (some_rows.begin + i) * op.sizes.n + some_columns.begin;
-      for_each_vector(some_columns.size(), [&](size_t j, auto access) HWY_ATTR {
-        access.store(hn::Mul(access.load(from + j), scale), to + j);
+  multiply_rounded(
+      blocks,
+      rows,
+      columns,
+      op.sizes.sums.count(),
+      [&](int64_t sum) { return operands_of(op, at, sum); },
+      workspace,
+      [&](const float* sums, Range some_rows, Range some_columns) HWY_ATTR {
+        for (int64_t i = some_rows.begin; i < some_rows.end; ++i, sums += blocks.sum_stride) {
+          BFloat16* const to = op.y + at.y + i * op.sizes.n + some_columns.begin;
+          for_each_vector(some_columns.size(), [&](size_t j, auto access) HWY_ATTR {
+            access.store(hn::Mul(access.load(sums + j), scale), to + j);
+          });
+        }
       });
-    }
-  });
 }
 
 template <typename T>

@@ -53,9 +53,10 @@ inline WorkerGrid rounded_workers(const graph::LinearShape& s, int64_t threads) 
 inline RoundedBlocks rounded_blocks(const graph::LinearShape& s, WorkerGrid grid) {
   return {s.rows, s.outputs, s.inputs, grid};
 }
-// Whether results that are rounded are computed by blocks.
-inline bool uses_rounded_blocks(const graph::LinearShape& s) {
-  return s.rows >= kManyRows && s.inputs > 0;
+// Whether results that are rounded are computed by blocks. If w is stored transposed, its panels
+// are cheap to pack.
+inline bool uses_rounded_blocks(const graph::LinearShape& s, bool transposed_w) {
+  return (transposed_w || s.rows >= kManyRows) && s.inputs > 0;
 }
 }  // namespace lockstep::cpu
 #endif
@@ -66,6 +67,7 @@ inline bool uses_rounded_blocks(const graph::LinearShape& s) {
 #include "hwy/highway.h"
 #include "runtime/cpu/matmul/gemm-inl.h"
 #include "runtime/cpu/matmul/linear_finish-inl.h"
+#include "runtime/cpu/matmul/rounded_blocks-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -151,10 +153,14 @@ HWY_NOINLINE void forward_rectangle(const LinearProduct<T>& op,
                             .ready = n > outputs.begin ? buffer : nullptr,
                             .buffer = buffer,
                             .keep = keep};
+        GemmOperand w = op.w.at(n, block.begin);
+        if (chunk.size() <= RoundedBlocks::kColumns)
+          w = rows_for_few_columns(w, strip_outputs.size(), block.size(), packed_w, block.size());
+        const FlushToZero flush(x.halves != nullptr && op.w.halves != nullptr);
         multiply_block(strip_outputs.size(),
                        chunk.size(),
                        block.size(),
-                       op.w.at(n, block.begin),
+                       w,
                        panels,
                        Result{strip, kStripStride, /*padded=*/true},
                        index > 0,
@@ -181,53 +187,31 @@ void forward_transposed(const LinearProduct<T>& op, float* workspace) {
   });
 }
 
-// Computes one worker's part of y: `rows` x `outputs`.
-template <typename T>
-HWY_NOINLINE void forward_rounded_rectangle(const LinearProduct<T>& op,
-                                            Range rows,
-                                            Range outputs,
-                                            const RoundedBlocks& sizes,
-                                            float* scratch) {
-  float* const sums = scratch;
-  float* const packed_x = sums + sizes.sums;
-  GemmOperand w = op.w;
-  w.transposed = !w.transposed;
-  sizes.for_each(rows, outputs, [&](Range some_rows, Range some_outputs) HWY_ATTR {
-    const int64_t m = some_rows.begin, n = some_outputs.begin;
-    multiply_rectangle({.rows = some_rows.size(),
-                        .columns = some_outputs.size(),
-                        .depth = op.shape.inputs,
-                        .a = op.x.at(m, 0),
-                        .b = w.at(0, n),
-                        .c = sums,
-                        .c_stride = sizes.stride},
-                       {0, some_rows.size()},
-                       {0, some_outputs.size()},
-                       packed_x,
-                       packed_x + sizes.gemm.packed_a);
-    with_finish(op, [&](auto finish) HWY_ATTR {
-      for (int64_t i = 0; i < some_rows.size(); ++i) {
-        const float* const from = sums + i * sizes.stride;
-        const size_t at = (m + i) * op.shape.outputs + n;
-        for_each_vector(some_outputs.size(), [&](size_t j, auto access) HWY_ATTR {
-          finish(access, access.load(from + j), n + j, at + j);
-        });
-      }
-    });
-  });
-}
-
-template <typename T>
-void forward_rounded(const LinearProduct<T>& op, float* workspace) {
+void forward_rounded(const LinearProduct<BFloat16>& op, float* workspace) {
   const WorkerGrid grid = rounded_workers(op.shape, compute_threads());
   const RoundedBlocks sizes = rounded_blocks(op.shape, grid);
+  GemmOperand w = op.w;
+  w.transposed = !w.transposed;
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
-    forward_rounded_rectangle(
-        op,
+    multiply_rounded(
+        sizes,
         share(op.shape.rows, kRowUnit, worker / grid.columns, grid.rows),
         share(op.shape.outputs, kMaxPanel, worker % grid.columns, grid.columns),
-        sizes,
-        workspace + worker * sizes.floats());
+        /*terms=*/1,
+        [&](int64_t) {
+          return Operands{op.x, w};
+        },
+        workspace + worker * sizes.floats(),
+        [&](const float* sums, Range rows, Range outputs) HWY_ATTR {
+          with_finish(op, [&](auto finish) HWY_ATTR {
+            for (int64_t m = rows.begin; m < rows.end; ++m, sums += sizes.sum_stride) {
+              const size_t n = outputs.begin, at = m * op.shape.outputs + n;
+              for_each_vector(outputs.size(), [&](size_t j, auto access) HWY_ATTR {
+                finish(access, access.load(sums + j), n + j, at + j);
+              });
+            }
+          });
+        });
   });
 }
 
@@ -280,7 +264,7 @@ void linear_forward_kernel(AnyStored<LinearProduct> stored, float* workspace) {
       if (op.shape.rows <= static_cast<int64_t>(kVecLanes / 2) && !widens)
         return forward_few_rows(op, workspace);
     } else {
-      if (uses_rounded_blocks(op.shape)) return forward_rounded(op, workspace);
+      if (uses_rounded_blocks(op.shape, op.w.transposed)) return forward_rounded(op, workspace);
     }
     forward_transposed(op, workspace);
   });
@@ -340,13 +324,14 @@ constexpr int64_t kBiasColumns = 128;  // min columns per thread
 template <typename T>
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
-  int64_t forward;  // in floats
-  if (!std::is_same_v<T, float> && uses_rounded_blocks(shape)) {
-    const WorkerGrid grid = rounded_workers(shape, threads);
-    forward = grid.workers() * rounded_blocks(shape, grid).floats();
-  } else {
+  int64_t forward = 0;  // in floats
+  if (std::is_same_v<T, float> || !uses_rounded_blocks(shape, false)) {
     const WorkerGrid grid = arrange_workers(threads, n, m, k);
     forward = grid.workers() * ForwardScratch(shape, grid).floats();
+  }
+  if (!std::is_same_v<T, float>) {
+    const WorkerGrid grid = rounded_workers(shape, threads);
+    forward = std::max(forward, grid.workers() * rounded_blocks(shape, grid).floats());
   }
   return std::max({forward * static_cast<int64_t>(sizeof(float)),
                    gemm_workspace_bytes(m, n, k, threads),

@@ -1,6 +1,6 @@
 #pragma once
-// How a product whose results are rounded to bfloat16 is cut into blocks: the sums of a block stay
-// in the cache, in floats, until they are complete.
+// How a product of bfloat16 whose results are rounded is cut into blocks: the sums of a block stay
+// in the cache, in floats, until they are complete. rounded_blocks-inl.h computes them.
 
 #include <algorithm>
 #include <cstdint>
@@ -9,31 +9,35 @@
 
 namespace lockstep::cpu {
 
-// The size of the blocks, and the scratch memory of one worker, in floats: the sums, then that of
-// multiply_rectangle().
+// The size of the blocks, and the scratch memory of one worker, in floats: the sums, a block of
+// rows of A, and packed panels of B.
 struct RoundedBlocks {
   RoundedBlocks(int64_t all_rows, int64_t all_columns, int64_t depth, WorkerGrid grid)
-      : rows(std::min(grid.max_rows(all_rows), kRows)),
+      : depth(depth),
+        rows(even_rows(grid.max_rows(all_rows))),
         columns(std::min(grid.max_columns(all_columns), kColumns)),
-        stride(columns + 16),  // not a multiple of the page size
-        sums(rows * stride),
-        gemm(rows, columns, depth, {1, 1}) {}
-  int64_t floats() const { return sums + gemm.floats(); }
+        keeps(grid.max_rows(all_rows) > rows),
+        sum_stride(columns + kGap),
+        a_stride(this->depth.length + kGap),
+        sums(rows * sum_stride),
+        a(std::max(rows * a_stride, packed_rows_floats(rows, this->depth.length))),
+        b(keeps ? columns * depth : kMaxPanel * this->depth.length) {}
+  int64_t floats() const { return sums + a + b; }
 
-  // Calls body(rows, columns) for the blocks of a rectangle.
-  template <typename Body>
-  void for_each(Range all_rows, Range all_columns, const Body& body) const {
-    for (int64_t n = all_columns.begin; n < all_columns.end; n += columns) {
-      for (int64_t m = all_rows.begin; m < all_rows.end; m += rows)
-        body(Range{m, std::min(all_rows.end, m + rows)},
-             Range{n, std::min(all_columns.end, n + columns)});
-    }
+  // Rows of nearly equal blocks.
+  static constexpr int64_t even_rows(int64_t all) {
+    return all == 0 ? kRowUnit : round_up(ceil_div(all, ceil_div(all, kRows)), kRowUnit);
   }
 
-  static constexpr int64_t kRows = 252, kColumns = 512;
+  static constexpr int64_t kRows = 264;
+  static constexpr int64_t kColumns = 7 * kMaxPanel;  // so few that rows of A are not packed
+  static constexpr int64_t kGap = 16;  // rows are not a multiple of the page size apart
 
-  int64_t rows, columns, stride, sums;
-  GemmScratch gemm;
+  DepthBlocks depth;
+  int64_t rows, columns;
+  bool keeps;  // packed panels are kept for more blocks of rows
+  int64_t sum_stride, a_stride;
+  int64_t sums, a, b;
 };
 
 }  // namespace lockstep::cpu
