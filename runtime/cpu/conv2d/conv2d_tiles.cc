@@ -6,7 +6,6 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/conv2d/conv2d_bf16x3_operands.h"
-#include "runtime/cpu/conv2d/conv2d_parts.h"
 
 // A worker computes its pixels in blocks. The sums of a block stay in the cache, in floats, until
 // they are complete.
@@ -127,12 +126,6 @@ int64_t gather_bytes(const Gather<Number>& g, int threads) {
   return grid.workers() * GatherBlocks(g, grid).bytes;
 }
 
-// The gradient of the input of a linear layer, which is a product like its forward pass, with
-// inputs and outputs exchanged.
-graph::LinearShape input_gradient_shape(const graph::LinearShape& s) {
-  return {s.rows, s.outputs, s.inputs};
-}
-
 // Columns of d_weight as a matrix with a row for each output channel.
 int64_t weight_columns(const graph::Conv2dShape& s) {
   return s.kernel_h * s.kernel_w * s.group_channels();
@@ -145,7 +138,6 @@ bool supports(const graph::Conv2dShape& s) {
 }
 
 int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads) {
-  if (s.is_linear()) return tiles::linear_workspace_bytes(linear_shape(s), threads);
   Conv2dProduct<Number> op{};
   op.shape = s;
   return gather_bytes(forward_gather(op), threads);
@@ -153,13 +145,6 @@ int64_t conv2d_forward_workspace_bytes(const graph::Conv2dShape& s, int threads)
 
 int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   int64_t bytes = tiles::conv2d_forward_workspace_bytes(s, threads);
-  if (s.is_linear()) {
-    const graph::LinearShape linear = linear_shape(s);
-    return std::max(
-        {bytes,
-         tiles::linear_workspace_bytes(input_gradient_shape(linear), threads),
-         tiles::gemm_workspace_bytes(linear.outputs, linear.inputs, linear.rows, threads)});
-  }
   const graph::Conv2dBackward<Number> backward = {
       .shape = s, .accumulate_weight = false, .accumulate_bias = false};
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
@@ -174,29 +159,11 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
 void conv2d_forward(const Conv2dProduct<Number>& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) {
-    return tiles::linear_forward(LinearProduct<Number>{.shape = linear_shape(s),
-                                                       .x = {op.x, linear_shape(s).inputs},
-                                                       .w = {op.w, linear_shape(s).inputs},
-                                                       .epilogue = op.epilogue,
-                                                       .y = op.y},
-                                 workspace);
-  }
   for_each_group(s, forward_gather(op), [&](const Gather<Number>& g) { run(g, workspace); });
 }
 
 void conv2d_backward_input(const graph::Conv2dBackward<Number>& op) {
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) {
-    const graph::LinearBackward<Number> linear = linear_backward(op);
-    return tiles::linear_forward(
-        LinearProduct<Number>{.shape = input_gradient_shape(linear.shape),
-                              .x = {linear.d_y, linear.shape.outputs},
-                              .w = {linear.weight, linear.shape.inputs, /*transposed=*/true},
-                              .epilogue = {},
-                              .y = linear.d_x},
-        op.workspace);
-  }
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     const Gather<Number> first = backward_gather(op, axis_h, axis_w);
     for_each_group(s, first, [&](const Gather<Number>& g) { run(g, op.workspace); });
@@ -205,7 +172,6 @@ void conv2d_backward_input(const graph::Conv2dBackward<Number>& op) {
 
 void conv2d_backward_weight(const graph::Conv2dBackward<Number>& op) {
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) return tiles::gemm(product_for_weight(linear_backward(op)), op.workspace);
   const int64_t columns = weight_columns(s), pixels = s.out_pixels();
   for (int64_t group = 0; group < s.groups; ++group) {
     float* const d_weight = op.d_weight + group * s.group_outputs() * columns;

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "runtime/base/half.h"
 #include "runtime/cpu/conv2d/conv2d.h"
-#include "runtime/cpu/matmul/linear_tiles.h"
 
 namespace lockstep::cpu::tiles {
 
