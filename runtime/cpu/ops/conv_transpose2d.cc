@@ -1,6 +1,7 @@
 // Transposed convolutions: the kernels of conv2d/ for a convolution's input gradient compute them.
 #include "runtime/graph/ops/conv_transpose2d.h"
 
+#include "runtime/base/half.h"
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/conv2d_kernels.h"
@@ -10,12 +11,22 @@ namespace lockstep::cpu {
 namespace {
 
 bool uses_bf16x3(const graph::OpCall& op) {
-  return op.bf16x3() && bf16x3::supports(conv2d_shape(op));
+  return op.bf16x3() && !stores_bf16(op) && bf16x3::supports(conv2d_shape(op));
 }
 
-template <const Conv2dKernels<float>& kKernels>
+// A bias is added to sums in floats.
+bool is_summed_at_once(const graph::OpCall& op) {
+  return !stores_bf16(op) || !op.has_input(graph::ConvTranspose2dIn::kBias);
+}
+
+template <const auto& kKernels>
 size_t workspace_bytes(const graph::OpCall& op) {
   return static_cast<size_t>(kKernels.workspace_bytes(conv2d_shape(op), compute_threads()));
+}
+
+size_t plain_workspace(const graph::OpCall& op) {
+  return stores_bf16(op) ? workspace_bytes<kConv2d<BFloat16>>(op)
+                         : workspace_bytes<kConv2d<float>>(op);
 }
 
 template <const Conv2dKernels<float>& kKernels>
@@ -30,8 +41,12 @@ void run_forward(const graph::ConvTranspose2dForward<float>& op) {
   });
 }
 
-template <const Conv2dKernels<float>& kKernels>
-void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
+void run_forward_bf16(const graph::ConvTranspose2dForward<BFloat16>& op) {
+  conv2d_backward_input(op.product());
+}
+
+template <typename T, const Conv2dKernels<T>& kKernels>
+void run_backward(const graph::ConvTranspose2dBackward<T>& op) {
   if (op.d_x != nullptr) {
     kKernels.forward({.shape = op.shape, .x = op.d_y, .w = op.weight, .epilogue = {}, .y = op.d_x},
                      op.workspace);
@@ -41,14 +56,17 @@ void run_backward(const graph::ConvTranspose2dBackward<float>& op) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
+    exec::row<run_forward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2d, "bf16x3"),
+    native_row<run_forward<kConv2d<float>>, run_forward_bf16, plain_workspace, is_summed_at_once>(
+        graph::OpKind::kConvTranspose2d, "implicit gemm"),
     row<run_forward<kConv2d<float>>, workspace_bytes<kConv2d<float>>>(
         graph::OpKind::kConvTranspose2d, "implicit gemm"),
-    row<run_backward<kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
+    exec::row<run_backward<float, kConv2dBf16x3>, workspace_bytes<kConv2dBf16x3>, uses_bf16x3>(
         graph::OpKind::kConvTranspose2dBackward, "bf16x3"),
-    row<run_backward<kConv2d<float>>, workspace_bytes<kConv2d<float>>>(
-        graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
+    native_row<run_backward<float, kConv2d<float>>,
+               run_backward<BFloat16, kConv2d<BFloat16>>,
+               plain_workspace>(graph::OpKind::kConvTranspose2dBackward, "implicit gemm"),
 };
 
 }  // namespace

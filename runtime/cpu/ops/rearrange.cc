@@ -174,6 +174,25 @@ void copy_elements(const StridedLoops& all, const T* x, T* y) {
       });
 }
 
+// y's elements are those of x that the view reads.
+template <typename T>
+void copy_view(const graph::View& view, const T* x, T* y) {
+  StridedLoops all(view);
+  if (all.elements() == 0) return;
+  if (all.rank == 0) {
+    y[all.to] = x[all.from];
+    return;
+  }
+  const StridedLoop inner = all.loops[all.rank - 1];
+  if (inner.to == 1 && inner.from == 1) return copy_runs(all, x, y);
+  for (int d = 0; d < all.rank - 1 && inner.to == 1; ++d) {
+    if (all.loops[d].from != 1) continue;
+    std::rotate(&all.loops[d], &all.loops[d] + 1, &all.loops[all.rank - 1]);
+    return copy_planes(all, x, y);
+  }
+  copy_elements(all, x, y);
+}
+
 // What fills elements that are not read.
 float fill_word(const graph::RearrangeForward<float>& op) {
   const bool is_integer = op.call.input_dtype(graph::RearrangeIn::kX) == DType::kI32;
@@ -191,20 +210,7 @@ void run_forward(const graph::RearrangeForward<T>& op) {
       std::fill(op.y + begin, op.y + end, word);
     });
   }
-  StridedLoops all(op.view);
-  if (all.elements() == 0) return;
-  if (all.rank == 0) {
-    op.y[all.to] = op.x[all.from];
-    return;
-  }
-  const StridedLoop inner = all.loops[all.rank - 1];
-  if (inner.to == 1 && inner.from == 1) return copy_runs(all, op.x, op.y);
-  for (int d = 0; d < all.rank - 1 && inner.to == 1; ++d) {
-    if (all.loops[d].from != 1) continue;
-    std::rotate(&all.loops[d], &all.loops[d] + 1, &all.loops[all.rank - 1]);
-    return copy_planes(all, op.x, op.y);
-  }
-  copy_elements(all, op.x, op.y);
+  copy_view(op.view, op.x, op.y);
 }
 
 template <typename T>
@@ -366,9 +372,23 @@ void run_backward(const Backward& op) {
       });
 }
 
+// Gradients of bfloat16 that are not sums are copied.
+bool is_copy(const graph::OpCall& call) {
+  const auto& attributes = call.attributes<graph::RearrangeBackwardAttributes>();
+  return attributes.terms.count() == 1 && !attributes.accumulate &&
+         call.input_dtype(graph::RearrangeBackwardIn::kDY) == DType::kBF16 &&
+         call.output_dtype(graph::RearrangeBackwardOut::kDX) == DType::kBF16;
+}
+
+void run_copy(const graph::RearrangeBackward<BFloat16, BFloat16>& op) {
+  if (!op.view.reads_everywhere()) std::fill_n(op.d_x, op.view.elements(), BFloat16{});
+  copy_view(op.view, op.d_y, op.d_x);
+}
+
 constexpr exec::Implementation kRows[] = {
     native_row<run_forward<float>, run_forward<BFloat16>>(graph::OpKind::kRearrange, "copies"),
     native_row<run_reshape<float>, run_reshape<BFloat16>>(graph::OpKind::kReshape, "copy"),
+    exec::row<run_copy, exec::no_workspace, is_copy>(graph::OpKind::kRearrangeBackward, "copies"),
     row<run_backward, backward_workspace_bytes>(graph::OpKind::kRearrangeBackward, "sums"),
 };
 
