@@ -81,35 +81,46 @@ constexpr graph::Conv2dShape square(int64_t batch,
           .pad_w = kernel / 2};
 }
 
-constexpr Layer kLayers[] = {{"cifar stem 3x3x3->64", square(64, 32, 3, 64, 3, 1)},
-                             {"cifar 32x32 64", square(64, 32, 64, 64, 3, 1)},
-                             {"cifar 16x16 128", square(64, 16, 128, 128, 3, 1)},
-                             {"cifar 8x8 256", square(64, 8, 256, 256, 3, 1)},
-                             {"cifar 4x4 512", square(64, 4, 512, 512, 3, 1)},
-                             {"cifar 32x32 64->128 /2", square(64, 32, 64, 128, 3, 2)},
-                             {"cifar 8x8 256->512 /2", square(64, 8, 256, 512, 3, 2)},
-                             {"cifar 1x1 64->128 /2", square(64, 32, 64, 128, 1, 2)},
-                             {"small 32x32 64", square(8, 32, 64, 64, 3, 1)},
-                             {"small 16x16 128", square(8, 16, 128, 128, 3, 1)},
-                             {"small 8x8 256", square(8, 8, 256, 256, 3, 1)},
-                             {"small 4x4 512", square(8, 4, 512, 512, 3, 1)},
-                             {"resnet20 32x32 16", square(64, 32, 16, 16, 3, 1)},
-                             {"resnet20 16x16 32", square(64, 16, 32, 32, 3, 1)},
-                             {"imagenet stem 7x7x3->64 /2", square(8, 224, 3, 64, 7, 2)},
-                             {"imagenet 56x56 1x1 64->64", square(8, 56, 64, 64, 1, 1)},
-                             {"imagenet 56x56 64", square(8, 56, 64, 64, 3, 1)},
-                             {"imagenet 56x56 1x1 64->256", square(8, 56, 64, 256, 1, 1)},
-                             {"imagenet 56x56 1x1 256->64", square(8, 56, 256, 64, 1, 1)},
-                             {"imagenet 56x56 128 /2", square(8, 56, 128, 128, 3, 2)},
-                             {"imagenet 56x56 1x1 256->512 /2", square(8, 56, 256, 512, 1, 2)},
-                             {"imagenet 14x14 1x1 1024->2048 /2", square(8, 14, 1024, 2048, 1, 2)},
-                             {"imagenet 14x14 1x1 1024->256", square(8, 14, 1024, 256, 1, 1)},
-                             {"imagenet 28x28 128", square(8, 28, 128, 128, 3, 1)},
-                             {"imagenet 28x28 1x1 512->128", square(8, 28, 512, 128, 1, 1)},
-                             {"imagenet 14x14 256", square(8, 14, 256, 256, 3, 1)},
-                             {"imagenet 14x14 1x1 256->1024", square(8, 14, 256, 1024, 1, 1)},
-                             {"imagenet 7x7 512", square(8, 7, 512, 512, 3, 1)},
-                             {"imagenet 7x7 1x1 512->2048", square(8, 7, 512, 2048, 1, 1)}};
+// The same with groups.
+constexpr graph::Conv2dShape grouped(graph::Conv2dShape shape, int64_t groups) {
+  shape.groups = groups;
+  return shape;
+}
+
+constexpr Layer kLayers[] = {
+    {"cifar stem 3x3x3->64", square(64, 32, 3, 64, 3, 1)},
+    {"cifar 32x32 64", square(64, 32, 64, 64, 3, 1)},
+    {"cifar 16x16 128", square(64, 16, 128, 128, 3, 1)},
+    {"cifar 8x8 256", square(64, 8, 256, 256, 3, 1)},
+    {"cifar 4x4 512", square(64, 4, 512, 512, 3, 1)},
+    {"cifar 32x32 64->128 /2", square(64, 32, 64, 128, 3, 2)},
+    {"cifar 8x8 256->512 /2", square(64, 8, 256, 512, 3, 2)},
+    {"cifar 1x1 64->128 /2", square(64, 32, 64, 128, 1, 2)},
+    {"small 32x32 64", square(8, 32, 64, 64, 3, 1)},
+    {"small 16x16 128", square(8, 16, 128, 128, 3, 1)},
+    {"small 8x8 256", square(8, 8, 256, 256, 3, 1)},
+    {"small 4x4 512", square(8, 4, 512, 512, 3, 1)},
+    {"resnet20 32x32 16", square(64, 32, 16, 16, 3, 1)},
+    {"resnet20 16x16 32", square(64, 16, 32, 32, 3, 1)},
+    {"imagenet stem 7x7x3->64 /2", square(8, 224, 3, 64, 7, 2)},
+    {"imagenet 56x56 1x1 64->64", square(8, 56, 64, 64, 1, 1)},
+    {"imagenet 56x56 64", square(8, 56, 64, 64, 3, 1)},
+    {"imagenet 56x56 1x1 64->256", square(8, 56, 64, 256, 1, 1)},
+    {"imagenet 56x56 1x1 256->64", square(8, 56, 256, 64, 1, 1)},
+    {"imagenet 56x56 128 /2", square(8, 56, 128, 128, 3, 2)},
+    {"imagenet 56x56 1x1 256->512 /2", square(8, 56, 256, 512, 1, 2)},
+    {"imagenet 14x14 1x1 1024->2048 /2", square(8, 14, 1024, 2048, 1, 2)},
+    {"imagenet 14x14 1x1 1024->256", square(8, 14, 1024, 256, 1, 1)},
+    {"imagenet 28x28 128", square(8, 28, 128, 128, 3, 1)},
+    {"imagenet 28x28 1x1 512->128", square(8, 28, 512, 128, 1, 1)},
+    {"imagenet 14x14 256", square(8, 14, 256, 256, 3, 1)},
+    {"imagenet 14x14 1x1 256->1024", square(8, 14, 256, 1024, 1, 1)},
+    {"imagenet 7x7 512", square(8, 7, 512, 512, 3, 1)},
+    {"imagenet 7x7 1x1 512->2048", square(8, 7, 512, 2048, 1, 1)},
+    {"groups of 4, 56x56 128", grouped(square(8, 56, 128, 128, 3, 1), 32)},
+    {"groups of 32, 7x7 1024", grouped(square(8, 7, 1024, 1024, 3, 1), 32)},
+    {"depthwise 112x112 32", grouped(square(8, 112, 32, 32, 3, 1), 32)},
+    {"depthwise 14x14 576", grouped(square(8, 14, 576, 576, 3, 1), 576)}};
 
 double peak_gflops() {
   volatile float half = 0.5f, sink;
