@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <vector>
@@ -35,6 +36,37 @@ TEST(Threads, EveryIndexOnceForAnyCount) {
     }
   }
   set_compute_threads(1);
+}
+
+// New threads for each loop, because a loop that loses time makes the next ones stay on one thread.
+TEST(Threads, EveryIndexOnceOnManyMoreThreadsThanCores) {
+  for (int threads : {64, 128}) {
+    for (int64_t count : {63, 64, 65, 128, 129, 100'003}) {
+      set_compute_threads(threads);
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      std::atomic<int> parts{0};
+      parallel_for(count, 1, [&](int64_t begin, int64_t end) {
+        ++parts;
+        for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+      EXPECT_EQ(parts, std::min<int64_t>(threads, count));
+      for (const auto& hit : hits) ASSERT_EQ(hit, 1);
+      set_compute_threads(1);
+    }
+  }
+}
+
+TEST(Threads, ManyLoopsOnManyMoreThreadsThanCores) {
+  for (int threads : {64, 128}) {
+    set_compute_threads(threads);
+    std::vector<int> hits(1000, 0);
+    for (int round = 0; round < 500; ++round)
+      parallel_for(1000, 1, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++hits[static_cast<size_t>(i)];
+      });
+    set_compute_threads(1);
+    EXPECT_EQ(hits, std::vector<int>(1000, 500));
+  }
 }
 
 TEST(Threads, ManyShortLoopsLoseNoWakeUp) {

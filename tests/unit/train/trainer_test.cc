@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "collectives/agree/agreement.h"
+#include "runtime/base/threads.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/cpu/matmul/tile_units.h"
 #include "tests/reference/runs.h"
@@ -83,6 +84,37 @@ INSTANTIATE_TEST_SUITE_P(Models,
                          TrainerTest,
                          ::testing::Values(testing::mlp_config(), testing::gpt_config()),
                          [](const auto& info) { return info.index == 0 ? "mlp" : "gpt"; });
+
+// Tensors that are large enough to be shared by many threads. There are new threads for each lane
+// and phase: a loop that loses time, as most do here, makes the next ones stay on one thread.
+TEST(Trainer, SameBitsOnManyMoreThreadsThanCores) {
+  const std::string config = R"(
+    model { mlp { hidden: [512, 384] activation: GELU_TANH dropout: 0.2 } }
+    data { synthetic { samples: 512 features: 256 classes: 10 } }
+    train { global_batch: 256 lanes: 2 steps: 4 log_every: 1000000 }
+    optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+    schedule { lr: 0.01 }
+    checkpoint { every: 0 })";
+  TemporaryFolder folder;
+  std::vector<uint64_t> hashes;
+  for (const int threads : {1, 64, 128}) {
+    const auto renew = [=] {
+      set_compute_threads(1);
+      set_compute_threads(threads);
+    };
+    renew();  // before memory is allocated
+    const auto meddle = [&](const testing::RankUnderTest& rank) {
+      rank.backend.on_lane = [=](const graph::LaneContext&) { renew(); };
+      rank.backend.on_mark = [=](exec::Backend::Mark) { renew(); };
+    };
+    hashes.push_back(
+        train_in(folder.path() / std::to_string(threads), {.config = config, .meddle = meddle})
+            .weights_hash);
+    set_compute_threads(1);
+  }
+  EXPECT_EQ(hashes[1], hashes[0]) << "64 threads";
+  EXPECT_EQ(hashes[2], hashes[0]) << "128 threads";
+}
 
 TEST(Trainer, RecomputedBlocksGiveTheSameBits) {
   TemporaryFolder folder;
