@@ -9,6 +9,9 @@
 #include "launcher/commands/commands.h"
 #include "launcher/launch/agent.h"
 #include "launcher/launch/supervisor.h"
+#include "launcher/ranks/devices.h"
+#include "launcher/ranks/domain_ranks.h"
+#include "launcher/ranks/hostfile.h"
 #include "launcher/ranks/session.h"
 #include "launcher/run/resumed_run.h"
 #include "runtime/base/log.h"
@@ -46,7 +49,27 @@ TrainOptions parse_train(const std::vector<std::string>& words) {
   return options;
 }
 
-ExitCode run_launch(Session& session, const LaunchOptions& options) {
+// Without -n: one rank for each NUMA domain of the hosts, of which those without a number of slots
+// are taken to be like this one.
+void choose_ranks(LaunchOptions& options, const TrainOptions& train) {
+  if (ops_to_plan_for(train.common).separate_memory)
+    throw ConfigError(
+        "launch: -n is required: the number of ranks to start; it has a default only on CPUs");
+  const DomainRanks domains = plan_domain_ranks(find_cpu_domains(), find_cpu_limits());
+  options.rank_per_domain = true;
+  options.slots = static_cast<int>(domains.ranks.size());
+  options.ranks = options.slots;
+  if (!options.hostfile.empty()) {
+    options.ranks = 0;
+    for (const HostSlots& host : read_host_slots(options.hostfile, options.slots))
+      options.ranks += host.slots;
+  }
+  log_info("launch: {}, because -n is not given and this host has {}",
+           counted(options.ranks, "rank"),
+           domains.reason);
+}
+
+ExitCode run_launch(Session& session, LaunchOptions options) {
   if (options.agent) return static_cast<ExitCode>(launch::run_agent(options.given_up));
   const int ranks = session.communicator().size();
   if (ranks > 1 || !session.library().empty())
@@ -58,11 +81,11 @@ ExitCode run_launch(Session& session, const LaunchOptions& options) {
                     plural(ranks)));
   init_log("info", 0, 1);
   log_in_background();  // as it must keep watching the ranks
-  if (options.ranks < 1) throw ConfigError("launch: -n is required: the number of ranks to start");
   require_result_path("--json", options.json);
   queue_results();
   const TrainOptions train = parse_train(options.train);
   check_train_options(train);
+  if (options.ranks == 0) choose_ranks(options, train);
   const std::string text = config::read_config_text(train.common.config);
   const run::OpenedConfig given = read_config_of(text, train.common);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
@@ -86,7 +109,7 @@ CommandSpec launch_command() {
               "-- train CONFIG ...: the command of each rank; --resume is auto by default");
   command.add("-n",
               &options->ranks,
-              "Number of ranks",
+              "Number of ranks; on CPUs by default one for each NUMA domain, bound to its CPUs",
               {.allowed = AtLeast{1},
                .also = "np nproc nproc_per_node num_processes world_size gpus num_gpus ranks n"});
   command.add("--hostfile",

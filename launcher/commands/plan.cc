@@ -1,6 +1,7 @@
 // lockstep plan CONFIG --ranks N
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "launcher/bench/bucket_record.h"
@@ -9,6 +10,7 @@
 #include "launcher/forecast/gpu_option.h"
 #include "launcher/forecast/predicted_step.h"
 #include "launcher/ranks/devices.h"
+#include "launcher/ranks/domain_ranks.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
@@ -164,6 +166,29 @@ void print_plan(const PlanCommandOptions& options,
   fmt::print("decided: {}, {}\n", choices, run::to_text(prepared.defaults));
 }
 
+// Prints, if this host has several NUMA domains, how to start a rank for each.
+void print_domains(const PlanCommandOptions& options, const run::PreparedRun& prepared) {
+  if (prepared.ops->separate_memory) return;
+  const DomainRanks domains = plan_domain_ranks(find_cpu_domains(), find_cpu_limits());
+  const auto ranks = static_cast<int64_t>(domains.ranks.size());
+  if (ranks == 1) return;
+  const auto [least, most] = std::ranges::minmax(domains.ranks, {}, &DomainRanks::Rank::threads);
+  const int64_t configured = prepared.config.execution.threads;
+  const std::string threads = configured > 0 ? counted(configured, "thread")
+                              : least.threads == most.threads
+                                  ? counted(least.threads, "thread")
+                                  : fmt::format("{} to {} threads", least.threads, most.threads);
+  fmt::print(
+      "this host has {}: start {} ranks a node with {} each: lockstep launch -- train {}{}\n",
+      domains.reason,
+      ranks,
+      threads,
+      options.common.config,
+      ranks > prepared.config.train.lanes
+          ? fmt::format(" --set train.lanes={} (other lanes, other bits)", ranks)
+          : "");
+}
+
 // The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
 run::MemoryLimits limits_for(const PlanCommandOptions& options, const run::PreparedRun& prepared) {
   run::MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
@@ -249,6 +274,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const std::string choices =
       "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);
   print_plan(options, prepared, choices, lanes, local, step_flops);
+  print_domains(options, prepared);
   if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
   Json json = to_json(prepared, lanes, local, step_flops);
   if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);

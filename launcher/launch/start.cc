@@ -15,6 +15,7 @@
 #include "launcher/launch/agent_link.h"
 #include "launcher/launch/messages.h"
 #include "launcher/launch/program.h"
+#include "launcher/ranks/domain_ranks.h"
 #include "runtime/base/error.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
@@ -122,16 +123,19 @@ bool Start::has_same_build() {
 }
 
 std::vector<std::string> Start::variables_of(int rank, int ranks, int local, int locals) const {
-  return {fmt::format("RANK={}", rank),
-          fmt::format("WORLD_SIZE={}", ranks),
-          fmt::format("LOCAL_RANK={}", local),
-          fmt::format("LOCAL_WORLD_SIZE={}", locals),
-          fmt::format("MASTER_ADDR={}", root_host_),
-          fmt::format("MASTER_PORT={}", root_port_),
-          fmt::format("LOCKSTEP_TOKEN={}", token_),
-          fmt::format("LOCKSTEP_GENERATION={}", generation_.number),
-          fmt::format("LOCKSTEP_LAUNCH_ID={}", generation_.launch),
-          fmt::format("{}=1", kUnderLaunchVariable)};
+  std::vector<std::string> variables = {fmt::format("RANK={}", rank),
+                                        fmt::format("WORLD_SIZE={}", ranks),
+                                        fmt::format("LOCAL_RANK={}", local),
+                                        fmt::format("LOCAL_WORLD_SIZE={}", locals),
+                                        fmt::format("MASTER_ADDR={}", root_host_),
+                                        fmt::format("MASTER_PORT={}", root_port_),
+                                        fmt::format("LOCKSTEP_TOKEN={}", token_),
+                                        fmt::format("LOCKSTEP_GENERATION={}", generation_.number),
+                                        fmt::format("LOCKSTEP_LAUNCH_ID={}", generation_.launch),
+                                        fmt::format("{}=1", kUnderLaunchVariable)};
+  if (setup_.rank_per_domain)
+    variables.push_back(fmt::format("{}=1", launcher::kRankPerDomainVariable));
+  return variables;
 }
 
 // Assigns the ranks to the hosts that answered, in their order, and has them started. Returns false

@@ -22,6 +22,7 @@ struct LaunchSetup {
   std::vector<launcher::HostSlots> hosts = {};
   std::string remote_shell;  // runs a command on another host: "ssh -o BatchMode=yes"
   int ranks = 1;
+  bool rank_per_domain = false;  // each rank binds itself to a NUMA domain of its host
   bool allow_fewer = false;
   // How long a rank may be blocked in the kernel without any progress; 0: no limit.
   double blocked_s = 0;

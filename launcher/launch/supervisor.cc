@@ -60,8 +60,10 @@ TrainWords resumed(const TrainWords& words) {
 
 std::vector<launcher::HostSlots> hosts_of(const LaunchOptions& options) {
   if (options.hostfile.empty()) return {{"localhost", options.ranks}};
+  const int slots_of_host =
+      options.slots > 0 ? options.slots : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<launcher::HostSlots> hosts =
-      launcher::read_host_slots(options.hostfile, static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)));
+      launcher::read_host_slots(options.hostfile, slots_of_host);
   int slots = 0;
   for (const launcher::HostSlots& host : hosts) slots += host.slots;
   if (slots < options.ranks)
@@ -78,6 +80,7 @@ LaunchSetup setup_of(const LaunchOptions& options,
   return {.program = program_to_start(),
           .remote_shell = options.remote_shell,
           .ranks = options.ranks,
+          .rank_per_domain = options.rank_per_domain,
           .allow_fewer = options.allow_fewer,
           // A tenth longer than the limit of the ranks' own watchdogs.
           .blocked_s = 1.1 * config.comm.files_timeout_s,

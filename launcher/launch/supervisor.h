@@ -21,7 +21,9 @@ namespace lockstep::launch {
 // The flags of `launch`.
 struct LaunchOptions {
   int ranks = 0;
+  bool rank_per_domain = false;  // `ranks` is one for each NUMA domain of the hosts
   std::string hostfile;
+  int slots = 0;  // of a host for which hostfile has no number; 0: as many as this host has CPUs
   std::string remote_shell = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15";
   int max_restarts = 10;
   bool allow_fewer = false;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "collectives/agree/find_topology.h"
+#include "launcher/ranks/domain_ranks.h"
 #include "launcher/ranks/transport.h"
 #include "runtime/run/threads.h"
 
@@ -20,7 +21,10 @@ RankContext::RankContext(Session& rank_session,
   const exec::OpSet& ops = device.device().ops();
   if (trains) choose_transport(session, comm.transport, ops);
   communicator().set_files_timeout_s(comm.files_timeout_s);
-  share = run::share_cpus(communicator());
+  // Before memory is allocated: a page lies in the domain of the thread that touches it first.
+  const int domain_cores =
+      ops.separate_memory ? 0 : bind_rank_to_domain(session.local_rank(), session.local_ranks());
+  share = run::share_cpus(communicator(), domain_cores);
   // AUTO is stage 1, or stage 0, which shares less.
   const int stage = comm.zero_stage == ZeroStage::kAuto ? 1 : static_cast<int>(comm.zero_stage);
   if (trains && run::wants_shared_memory(comm, stage, placed, ops))

@@ -104,6 +104,9 @@ CpuShare share_of(const CpuLimits& limits,
     limit(at_least_one(std::ceil(quota - kRounding) / in_group[i]),
           fmt::format("a quota of {:.3g} CPU{}{}", quota, plural(quota), ranks(in_group[i])));
   }
+  if (limits.domain_cores)
+    limit(*limits.domain_cores,
+          fmt::format("{} of a NUMA domain", counted(*limits.domain_cores, "core")));
   if (limits.slurm_cpus_per_task)
     limit(*limits.slurm_cpus_per_task,
           fmt::format("SLURM_CPUS_PER_TASK={}", *limits.slurm_cpus_per_task));

@@ -27,6 +27,8 @@ struct CpuLimits {
   // Set if the environment has these variables: OMP_NUM_THREADS, SLURM_CPUS_PER_TASK.
   std::optional<int> omp_num_threads;
   std::optional<int> slurm_cpus_per_task;
+  // Set if this process is bound to the CPUs of a NUMA domain: the cores there.
+  std::optional<int> domain_cores = std::nullopt;
 };
 CpuLimits find_cpu_limits();
 

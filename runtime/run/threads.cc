@@ -32,8 +32,9 @@ std::string reason_for_threads(const RunConfig& config, const CpuShare& share) {
   return config.execution.threads == 0 ? share.reason : "execution.threads";
 }
 
-CpuShare share_cpus(collectives::Communicator& communicator) {
-  const CpuLimits limits = find_cpu_limits();
+CpuShare share_cpus(collectives::Communicator& communicator, int domain_cores) {
+  CpuLimits limits = find_cpu_limits();
+  if (domain_cores > 0) limits.domain_cores = domain_cores;
   // A rank's text: host, how many groups have a quota, these groups, numbers of CPUs.
   const std::string host = host_name();
   std::string mine = fmt::format("{} {}", host, limits.quotas.size());

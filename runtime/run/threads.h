@@ -20,7 +20,8 @@ int choose_threads(const RunConfig& config, const CpuShare& share);
 std::string reason_for_threads(const RunConfig& config, const CpuShare& share);
 
 // This rank's share of its host's CPUs: ranks of a host that may run on the same CPUs, or are under
-// the same quota, share them. All ranks together.
-CpuShare share_cpus(collectives::Communicator& communicator);
+// the same quota, share them. `domain_cores`: of the NUMA domain to which this rank is bound; 0 if
+// it is bound to none. All ranks together.
+CpuShare share_cpus(collectives::Communicator& communicator, int domain_cores = 0);
 
 }  // namespace lockstep::run

@@ -183,7 +183,8 @@ def refused(trial):
         run = trial.launch("undisturbed2", "-n", 2, train=train)
         said = run.end(code)
         assert words in said and "starts again" not in said, f"{name}: {said}"
-    for arguments, words in ((["launch", "--", "train", trial.config], "-n is required"),
+    for arguments, words in ((["launch", "--", "train", trial.config, "--device", "cuda"],
+                              "-n is required"),
                              (["launch", "-n", "2", "--", "eval", trial.config], "allowed: train"),
                              (["launch", "-n", "2", "--", "train", trial.config, "--bogus"],
                               "--bogus")):
@@ -191,6 +192,39 @@ def refused(trial):
         assert done.returncode == 2 and words in done.stderr, done.stderr
     assert "--max-restarts" in lockstep_run.run(trial.binary, ["launch", "--help"],
                                                 ranks=0).stdout
+
+
+def domains(trial):
+    """Without -n there is a rank for each NUMA domain, here two that hwloc only claims to be. All
+    threads of each run on its CPUs."""
+    if not {0, 1} <= os.sched_getaffinity(0):
+        print("without NUMA domains: CPUs 0 and 1 are needed")
+        return
+    claim = ["env", "HWLOC_SYNTHETIC=numa:2 core:1 pu:1", "HWLOC_THISSYSTEM=1"]
+    plan = subprocess.run([*claim, trial.binary, "plan", trial.config], capture_output=True,
+                          text=True, check=True).stdout
+    if "NUMA" not in plan:
+        print("without NUMA domains: built without hwloc")
+        return
+    assert (f"this host has 2 NUMA domains of 1 core: start 2 ranks a node with 1 thread each: "
+            f"lockstep launch -- train {trial.config}\n") in plan, plan
+    hostfile = trial.folder / "this_host"
+    hostfile.write_text("localhost\n")
+    for name, words in (("domains", []), ("domains of hosts", ["--hostfile", hostfile])):
+        run = trial.launch(name, *words, before=claim)
+        run.wait_for_steps()
+        ranks = processes_of(run.run_dir)
+        for rank, process in ranks.items():
+            for thread in os.listdir(f"/proc/{process}/task"):
+                assert os.sched_getaffinity(int(thread)) == {rank}, (rank, thread)
+        said = run.end(0)
+        assert len(ranks) == 2 and run.hash() == trial.expected, said
+        assert "launch: 2 ranks, because -n is not given" in said, said
+    hostfile.write_text("localhost slots=3\n")
+    run = trial.launch("more than domains", "--hostfile", hostfile, before=claim)
+    said = run.end(0)
+    assert "is not bound to a NUMA domain: 3 ranks on this host, which has 2 NUMA" in said, said
+    assert run.hash() == trial.expected, said
 
 
 def parents(trial):
@@ -258,7 +292,7 @@ def main(binary):
 
         lockstep_run.at_once([functools.partial(run, *parts) for parts in (
             [preempted], [on_two_hosts], [undisturbed, refused], [killed], [unread], [gives_up],
-            [parents])])
+            [parents], [domains])])
     return 0
 
 

@@ -232,7 +232,7 @@ def launching():
             "flags of train come after --: lockstep launch -n N -- train CONFIG --max-steps")
     mistake("launch -n 2 -- c.textproto", USAGE, "'c.textproto'", "lockstep launch -n N -- train")
     mistake("launch -n 2", USAGE, "the command of the ranks is missing")
-    mistake("launch -- train c.textproto", USAGE, "-n is required")
+    mistake("launch -- train c.textproto --device cuda", USAGE, "-n is required")
     mistake("launch -np 2 -- train c.textproto", USAGE, "unknown flag -np", "did you mean -n 2?")
     mistake("launch -n 0 -- train c.textproto", USAGE, "-n: value is '0'", "1 or more")
     mistake("launch -n 2 -- train c.textproto --epochs 3", USAGE, "after --",
