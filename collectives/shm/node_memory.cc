@@ -129,15 +129,34 @@ NodeMemory::~NodeMemory() {
   }
 }
 
-void NodeMemory::allocate(size_t own, size_t common) {
+void NodeMemory::allocate(size_t own, size_t common, std::span<const Range> written) {
+  constexpr const char* kCommon = "parameters";
   pieces_ = exchange(own, "gradients");
-  common_ = std::move(exchange(index() == 0 ? common : 0, "parameters").front());
+  SharedMapping mine;
+  run_on_all(communicator_,
+             [&] { mine = SharedMapping::without_pages(index() == 0 ? common : 0, kCommon); });
+  common_ = std::move(map_all(std::move(mine)).front());
+  run_on_all(communicator_, [&] {
+    for (const Range& range : written)
+      common_.take_pages(static_cast<size_t>(range.begin), static_cast<size_t>(range.end), kCommon);
+  });
+  run_on_all(communicator_, [&] {
+    if (index() == 0) common_.take_pages(0, common, kCommon);  // what nobody writes
+  });
+  common_.close_descriptor();
 }
 
 // Makes a mapping of `bytes` and maps those of the other ranks of the node; result by index.
 std::vector<SharedMapping> NodeMemory::exchange(size_t bytes, const char* what) {
   SharedMapping mine;
   run_on_all(communicator_, [&] { mine = SharedMapping(bytes, what); });
+  std::vector<SharedMapping> mappings = map_all(std::move(mine));
+  for (SharedMapping& mapping : mappings) mapping.close_descriptor();
+  return mappings;
+}
+
+// Maps what each rank of the node has made, and passes as `mine`; result by index.
+std::vector<SharedMapping> NodeMemory::map_all(SharedMapping mine) {
   std::vector<SharedMapping::Source> sources(static_cast<size_t>(communicator_.size()));
   sources[static_cast<size_t>(communicator_.rank())] = mine.source();
   communicator_.all_gather(reinterpret_cast<std::byte*>(sources.data()),
@@ -153,7 +172,6 @@ std::vector<SharedMapping> NodeMemory::exchange(size_t bytes, const char* what) 
         process = descriptor_of_process(source.process);
     }
   });
-  mine.close_descriptor();
   mappings[static_cast<size_t>(index())] = std::move(mine);
   return mappings;
 }

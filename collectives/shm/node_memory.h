@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/layout/sharding.h"
 #include "collectives/layout/topology.h"
 #include "collectives/shm/shared_mapping.h"
 
@@ -28,9 +30,11 @@ class NodeMemory {
   int index() const { return group_.index_of(communicator_.rank()); }
   int count() const { return group_.count; }
 
-  // Allocates `own` bytes for each rank and `common` bytes once for all of them. Called once, by
-  // all ranks of the run. Throws AgreedError on all of them if one has too little memory.
-  void allocate(size_t own, size_t common);
+  // Allocates `own` bytes for each rank and `common` bytes once for all of them. `written` has the
+  // byte ranges of the common memory that this rank writes in each step: they lie in its NUMA
+  // domain, up to huge pages that it shares with other ranks. Called once, by all ranks of the run.
+  // Throws AgreedError on all of them if one has too little memory.
+  void allocate(size_t own, size_t common, std::span<const Range> written = {});
   std::byte* piece(int index) const { return pieces_[static_cast<size_t>(index)].data(); }
   std::byte* own() const { return piece(index()); }
   std::byte* common() const { return common_.data(); }
@@ -52,6 +56,7 @@ class NodeMemory {
   NodeMemory(Communicator& communicator, const RankGroup& group);
   size_t own_bytes() const { return pieces_[static_cast<size_t>(index())].bytes(); }
   std::vector<SharedMapping> exchange(size_t bytes, const char* what);
+  std::vector<SharedMapping> map_all(SharedMapping mine);
   Signal& signal_of(int index, Event event) const;
   void wait_for(int index, Event event, uint32_t count) const;
   void require_live_peer(int index, Event event, double waited_ms) const;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <string>
@@ -21,7 +22,7 @@ constexpr int kCollapse = 25;  // MADV_COLLAPSE of Linux 6.1, which older header
 
 // Allocates a file's pages now: a page that is missing later would end the process by a signal.
 // Returns an error number, or 0.
-int take_pages(int descriptor, size_t offset, size_t bytes) {
+int allocate_pages(int descriptor, size_t offset, size_t bytes) {
   int error = EINTR;  // a signal may interrupt the call
   while (error == EINTR)
     error = ::posix_fallocate(descriptor, static_cast<off_t>(offset), static_cast<off_t>(bytes));
@@ -30,17 +31,25 @@ int take_pages(int descriptor, size_t offset, size_t bytes) {
 
 // Asks for huge pages explicitly, before other small pages are allocated: by default shared memory
 // does not get them (/sys/kernel/mm/transparent_hugepage/shmem_enabled). If the kernel has none,
-// the memory stays on small pages.
-void take_huge_pages(int descriptor, std::byte* data, size_t bytes) {
-  const size_t huge_bytes = bytes / kHugePage * kHugePage;
-  if (huge_bytes == 0) return;
-  // The kernel makes a huge page only where there is a small one already.
-  for (size_t begin = 0; begin < huge_bytes; begin += kHugePage) {
-    if (take_pages(descriptor, begin, 1) != 0) return;
+// the memory stays on small pages. `begin` and `end` are multiples of a huge page.
+void allocate_huge_pages(int descriptor, std::byte* data, size_t begin, size_t end) {
+  if (begin >= end) return;
+  // The kernel makes a huge page only where there is a small one already, and in its NUMA domain.
+  for (size_t page = begin; page < end; page += kHugePage) {
+    if (allocate_pages(descriptor, page, 1) != 0) return;
   }
-  if (::madvise(data, huge_bytes, kCollapse) != 0)
-    log_debug(
-        "shared memory of {} bytes is not all on huge pages: {}", bytes, std::strerror(errno));
+  if (::madvise(data + begin, end - begin, kCollapse) != 0)
+    log_debug("shared memory of {} bytes is not all on huge pages: {}",
+              end - begin,
+              std::strerror(errno));
+}
+
+// The first huge page whose middle is not before this byte.
+size_t huge_page_from(size_t byte) { return (byte + kHugePage / 2 - 1) / kHugePage * kHugePage; }
+
+[[noreturn]] void throw_not_allocated(size_t bytes, const char* what, int error) {
+  throw MemoryError(
+      "cannot allocate {} bytes of shared memory for {}: {}", bytes, what, std::strerror(error));
 }
 
 // Checks the file itself: in another container the same process id and descriptor mean something
@@ -53,23 +62,28 @@ bool is_file(int descriptor, const SharedMapping::Source& source) {
 
 }  // namespace
 
-SharedMapping::SharedMapping(size_t bytes, const char* what) : bytes_(bytes) {
-  if (bytes == 0) return;
-  descriptor_ = ::memfd_create("lockstep", MFD_CLOEXEC);
-  int error = 0;
-  if (descriptor_ < 0 || ::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) {
-    error = errno;
-  } else if (!map(descriptor_)) {
-    error = ENOMEM;
-  } else {
-    take_huge_pages(descriptor_, data_, bytes);
-    error = take_pages(descriptor_, 0, bytes);
-  }
-  if (error == 0) return;
-  unmap();
-  close_descriptor();
-  throw MemoryError(
-      "cannot allocate {} bytes of shared memory for {}: {}", bytes, what, std::strerror(error));
+SharedMapping::SharedMapping(size_t bytes, const char* what)
+    : SharedMapping(without_pages(bytes, what)) {
+  take_pages(0, bytes, what);
+}
+
+SharedMapping SharedMapping::without_pages(size_t bytes, const char* what) {
+  SharedMapping made;
+  if (bytes == 0) return made;
+  made.bytes_ = bytes;
+  made.descriptor_ = ::memfd_create("lockstep", MFD_CLOEXEC);
+  if (made.descriptor_ < 0 || ::ftruncate(made.descriptor_, static_cast<off_t>(bytes)) != 0)
+    throw_not_allocated(bytes, what, errno);
+  if (!made.map(made.descriptor_)) throw_not_allocated(bytes, what, ENOMEM);
+  return made;
+}
+
+void SharedMapping::take_pages(size_t begin, size_t end, const char* what) {
+  if (descriptor_ < 0 || begin == end) return;
+  const size_t huge_end = std::min(huge_page_from(end), bytes_ / kHugePage * kHugePage);
+  allocate_huge_pages(descriptor_, data_, huge_page_from(begin), huge_end);
+  const int error = allocate_pages(descriptor_, begin, end - begin);
+  if (error != 0) throw_not_allocated(bytes_, what, error);
 }
 
 SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
@@ -79,11 +93,11 @@ SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
     return;
   }
   const std::string path = fmt::format("/proc/{}/fd/{}", source.process, source.descriptor);
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) throw MemoryError("cannot open {}: {}", path, std::strerror(errno));
-  const bool same = is_file(descriptor, source);
-  const bool mapped = same && map(descriptor);
-  ::close(descriptor);
+  descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor_ < 0) throw MemoryError("cannot open {}: {}", path, std::strerror(errno));
+  const bool same = is_file(descriptor_, source);
+  const bool mapped = same && map(descriptor_);
+  if (!mapped) close_descriptor();
   if (!mapped)
     throw MemoryError("cannot map {}: {}", path, same ? "no memory" : "it is another file");
 }

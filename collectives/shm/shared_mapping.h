@@ -30,6 +30,9 @@ class SharedMapping {
   // Maps memory that another process has made and still holds open. Throws MemoryError. Memory of
   // this process itself is not mapped again, and stays owned by the mapping that made it.
   explicit SharedMapping(const Source& source);
+  // The same memory without its pages, each of which lies in the NUMA domain of the process that
+  // takes it first. Call take_pages() before any use of it.
+  static SharedMapping without_pages(size_t bytes, const char* what);
   SharedMapping(SharedMapping&& other) noexcept { *this = static_cast<SharedMapping&&>(other); }
   SharedMapping& operator=(SharedMapping&& other) noexcept;
   ~SharedMapping();
@@ -38,7 +41,11 @@ class SharedMapping {
   size_t bytes() const { return bytes_; }
   // Only for memory that this mapping has made and not closed yet.
   Source source() const;
-  // Closes the descriptor once all others have mapped the memory.
+  // Allocates the pages of the bytes [begin, end) that are not there yet, and the huge pages whose
+  // middle is one of these bytes. Does nothing if this process maps the memory already by the
+  // mapping that made it. Throws MemoryError. Not after close_descriptor().
+  void take_pages(size_t begin, size_t end, const char* what);
+  // Closes the descriptor once all others have mapped the memory and all its pages are there.
   void close_descriptor();
 
  private:

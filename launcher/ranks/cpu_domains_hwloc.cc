@@ -19,8 +19,8 @@ CpuDomain domain_of(hwloc_topology_t topology, hwloc_const_cpuset_t cpus) {
 }
 
 // The CPUs of each domain, and no CPU twice. hwloc gives memory without CPUs those that are next to
-// it: the CPUs of another domain, or of several. So a node is no domain if its CPUs include those of
-// a smaller one or of an earlier one.
+// it: the CPUs of another domain, or of several. So a node is no domain if its CPUs are those of an
+// earlier one or include all of a smaller one.
 std::vector<HwlocBitmap> cpus_of_domains(hwloc_topology_t topology, hwloc_const_cpuset_t allowed) {
   std::vector<hwloc_obj_t> nodes;
   hwloc_obj_t next = nullptr;

@@ -5,9 +5,15 @@
 namespace lockstep::train {
 
 void allocate_shared(collectives::NodeMemory& node, const plan::Plan& plan) {
-  node.allocate(
-      plan.memory.row_bytes(plan::RowKind::kGradients),
-      plan.sharding.shares_parameters() ? plan.memory.row_bytes(plan::RowKind::kParameters) : 0);
+  const size_t gradients = plan.memory.row_bytes(plan::RowKind::kGradients);
+  if (!plan.sharding.shares_parameters()) return node.allocate(gradients, 0);
+  const auto bytes = static_cast<int64_t>(size_of(plan.layout.compute));
+  std::vector<collectives::Range> written;
+  for (const collectives::Range& bucket : plan.layout.all_buckets()) {
+    const collectives::Range mine = collectives::part_of(bucket, node.index(), node.count());
+    written.push_back({mine.begin * bytes, mine.end * bytes});
+  }
+  node.allocate(gradients, plan.memory.row_bytes(plan::RowKind::kParameters), written);
 }
 
 RunMemory allocate_run(exec::Backend& backend,

@@ -128,6 +128,59 @@ TEST(SharedMapping, LiesOnHugePages) {
   EXPECT_EQ(huge_page_bytes(memory.data()), 3 * kHugePage);
 }
 
+size_t allocated_bytes_of(const SharedMapping& memory) {
+  struct stat status = {};
+  EXPECT_EQ(::fstat(static_cast<int>(memory.source().descriptor), &status), 0);
+  return static_cast<size_t>(status.st_blocks) * 512;
+}
+
+// The pages of a range belong to the process that takes it, so no other may have taken them before.
+TEST(SharedMapping, EachProcessTakesThePagesOfItsPart) {
+  constexpr size_t kHalf = 3 * kHugePage + 4096, kBytes = 2 * kHalf + 100;
+  SharedMapping memory = SharedMapping::without_pages(kBytes, "a test");
+  EXPECT_EQ(allocated_bytes_of(memory), 0u);
+  const SharedMapping::Source source = memory.source();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    SharedMapping mapped(SharedMapping::Source{
+        // As of another process: the parent, which has this file, too.
+        ::getppid(),
+        source.descriptor,
+        source.device,
+        source.inode,
+        source.address,
+        source.bytes});
+    mapped.take_pages(kHalf, 2 * kHalf, "a test");
+    ::_exit(0);
+  }
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  const size_t by_child = allocated_bytes_of(memory);
+  EXPECT_GE(by_child, kHalf);
+  EXPECT_LE(by_child, kHalf + kHugePage);
+  memory.take_pages(0, kHalf, "a test");
+  EXPECT_GE(allocated_bytes_of(memory), 2 * kHalf);
+  memory.take_pages(0, kBytes, "a test");
+  EXPECT_GE(allocated_bytes_of(memory), kBytes);
+  EXPECT_EQ(std::count(memory.data(), memory.data() + kBytes, std::byte{0}),
+            static_cast<int64_t>(kBytes));
+  if (kernel_has_huge_pages()) {
+    EXPECT_EQ(huge_page_bytes(memory.data()), 6 * kHugePage);
+  }
+}
+
+TEST(NodeMemory, CommonMemoryIsAllThereWhoeverWritesIt) {
+  testing::run_ranks(4, [&](Communicator& communicator) {
+    constexpr int64_t kPart = 100'000, kBytes = 5 * kPart;  // nobody writes the last part
+    const auto node = NodeMemory::join(communicator, Topology{1, 4});
+    const std::vector<Range> mine = {{node->index() * kPart, (node->index() + 1) * kPart}};
+    node->allocate(0, kBytes, mine);
+    EXPECT_EQ(std::count(node->common(), node->common() + kBytes, std::byte{0}), kBytes);
+    run_on_all(communicator, [] {});
+  });
+}
+
 TEST(SharedMapping, SaysHowMuchItCouldNotHave) {
   try {
     SharedMapping(size_t{1} << 52, "a test");  // more than there are addresses
