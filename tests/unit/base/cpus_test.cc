@@ -122,6 +122,15 @@ TEST(CpuShare, NoMoreThanTheEnvironmentNames) {
   EXPECT_EQ(share_of(limits, 1).cpus, 4);
 }
 
+TEST(CpuShare, NoMoreThanTheCoresOfADomain) {
+  CpuLimits limits = limits_of(8);
+  limits.domain_cores = 4;
+  EXPECT_EQ(share_of(limits, 1).cpus, 4);
+  EXPECT_EQ(share_of(limits, 1).reason, "4 cores of a NUMA domain");
+  limits.quotas = {{5, "both"}};
+  EXPECT_EQ(share_of(limits, 8, 1, {2}).cpus, 2);
+}
+
 TEST(CpuLimits, OfTheEnvironment) {
   const auto omp = [](const char* text) {
     ::setenv("OMP_NUM_THREADS", text, 1);
