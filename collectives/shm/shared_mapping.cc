@@ -96,10 +96,9 @@ SharedMapping::SharedMapping(const Source& source) : bytes_(source.bytes) {
   descriptor_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (descriptor_ < 0) throw MemoryError("cannot open {}: {}", path, std::strerror(errno));
   const bool same = is_file(descriptor_, source);
-  const bool mapped = same && map(descriptor_);
-  if (!mapped) close_descriptor();
-  if (!mapped)
-    throw MemoryError("cannot map {}: {}", path, same ? "no memory" : "it is another file");
+  if (same && map(descriptor_)) return;
+  close_descriptor();
+  throw MemoryError("cannot map {}: {}", path, same ? "no memory" : "it is another file");
 }
 
 // Maps the file at an address where a huge page may begin, so that the file's huge pages are mapped

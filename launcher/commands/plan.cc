@@ -17,6 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
+#include "runtime/config/parse.h"
 #include "runtime/run/fit.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
@@ -166,27 +167,37 @@ void print_plan(const PlanCommandOptions& options,
   fmt::print("decided: {}, {}\n", choices, run::to_text(prepared.defaults));
 }
 
-// Prints, if this host has several NUMA domains, how to start a rank for each.
-void print_domains(const PlanCommandOptions& options, const run::PreparedRun& prepared) {
+// Prints, if this host has several NUMA domains, how to start a rank for each, and adds it to
+// `json`.
+void propose_domain_ranks(const PlanCommandOptions& options,
+                          const run::PreparedRun& prepared,
+                          Json& json) {
   if (prepared.ops->separate_memory) return;
   const DomainRanks domains = plan_domain_ranks(find_cpu_domains(), find_cpu_limits());
-  const auto ranks = static_cast<int64_t>(domains.ranks.size());
+  const int ranks = static_cast<int>(domains.ranks.size());
   if (ranks == 1) return;
-  const auto [least, most] = std::ranges::minmax(domains.ranks, {}, &DomainRanks::Rank::threads);
-  const int64_t configured = prepared.config.execution.threads;
-  const std::string threads = configured > 0 ? counted(configured, "thread")
-                              : least.threads == most.threads
-                                  ? counted(least.threads, "thread")
-                                  : fmt::format("{} to {} threads", least.threads, most.threads);
-  fmt::print(
-      "this host has {}: start {} ranks a node with {} each: lockstep launch -- train {}{}\n",
-      domains.reason,
-      ranks,
-      threads,
-      options.common.config,
-      ranks > prepared.config.train.lanes
-          ? fmt::format(" --set train.lanes={} (other lanes, other bits)", ranks)
-          : "");
+  const auto configured = static_cast<int>(prepared.config.execution.threads);
+  const auto threads_of = [&](const DomainRanks::Rank& rank) {
+    return configured > 0 ? configured : rank.threads;
+  };
+  const std::string command = "lockstep launch -- train " + options.common.config;
+  Json& proposal = json["domain_ranks"];
+  proposal = Json::object({{"reason", domains.reason}, {"command", command}});
+  for (const DomainRanks::Rank& rank : domains.ranks)
+    proposal["ranks"].push_back(Json::object(
+        {{"cpus", rank.domain.cpus}, {"cores", rank.domain.cores}, {"threads", threads_of(rank)}}));
+  const auto [least, most] = std::ranges::minmax(domains.ranks, {}, threads_of);
+  fmt::print("this host has {}: start {} ranks a node with {} each: {}\n",
+             domains.reason,
+             ranks,
+             counted_range(threads_of(least), threads_of(most), "thread"),
+             command);
+  try {
+    config::validate_for_ranks(prepared.config, ranks);
+  } catch (const ConfigError& error) {
+    proposal["error"] = error.what();
+    fmt::print("launch would reject that: {}\n", error.what());
+  }
 }
 
 // The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
@@ -274,9 +285,9 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const std::string choices =
       "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);
   print_plan(options, prepared, choices, lanes, local, step_flops);
-  print_domains(options, prepared);
   if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
   Json json = to_json(prepared, lanes, local, step_flops);
+  propose_domain_ranks(options, prepared, json);
   if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);

@@ -22,7 +22,6 @@
 #include "launcher/launch/supervisor.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -60,10 +59,8 @@ TrainWords resumed(const TrainWords& words) {
 
 std::vector<launcher::HostSlots> hosts_of(const LaunchOptions& options) {
   if (options.hostfile.empty()) return {{"localhost", options.ranks}};
-  const int slots_of_host =
-      options.slots > 0 ? options.slots : static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::vector<launcher::HostSlots> hosts =
-      launcher::read_host_slots(options.hostfile, slots_of_host);
+      launcher::read_host_slots(options.hostfile, options.slots);
   int slots = 0;
   for (const launcher::HostSlots& host : hosts) slots += host.slots;
   if (slots < options.ranks)

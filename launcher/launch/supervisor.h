@@ -2,6 +2,8 @@
 // Starts a run's ranks, and starts them again until the run is complete, a stop is requested, or
 // another start would not help.
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -23,7 +25,8 @@ struct LaunchOptions {
   int ranks = 0;
   bool rank_per_domain = false;  // `ranks` is one for each NUMA domain of the hosts
   std::string hostfile;
-  int slots = 0;  // of a host for which hostfile has no number; 0: as many as this host has CPUs
+  // The slots of a host for which hostfile has no number: as many as this host has CPUs.
+  int slots = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   std::string remote_shell = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15";
   int max_restarts = 10;
   bool allow_fewer = false;

@@ -12,11 +12,6 @@
 namespace lockstep::launcher {
 namespace {
 
-// "16 cores", "12 to 16 cores".
-std::string counted_cores(int least, int most) {
-  return least == most ? counted(least, "core") : fmt::format("{} to {} cores", least, most);
-}
-
 int threads_in(const CpuDomain& domain, CpuLimits limits, int ranks) {
   limits.domain_cores = domain.cores;
   return share_of(limits, domain.cores, 1, std::vector<int>(limits.quotas.size(), ranks)).cpus;
@@ -24,16 +19,20 @@ int threads_in(const CpuDomain& domain, CpuLimits limits, int ranks) {
 
 }  // namespace
 
+std::string counted_range(int least, int most, std::string_view noun) {
+  const std::string range = counted(most, noun);
+  return least == most ? range : fmt::format("{} to {}", least, range);
+}
+
 DomainRanks plan_domain_ranks(const std::vector<CpuDomain>& domains, const CpuLimits& limits) {
-  int least = domains.front().cores, most = least, total = 0;
-  for (const CpuDomain& domain : domains) {
-    least = std::min(least, domain.cores);
-    most = std::max(most, domain.cores);
-    total += domain.cores;
-  }
+  const auto [fewest, largest] = std::ranges::minmax(domains, {}, &CpuDomain::cores);
+  const int least = fewest.cores, most = largest.cores;
+  int total = 0;
+  for (const CpuDomain& domain : domains) total += domain.cores;
   const int count = static_cast<int>(domains.size());
   DomainRanks plan;
-  plan.reason = fmt::format("{} of {}", counted(count, "NUMA domain"), counted_cores(least, most));
+  plan.reason =
+      fmt::format("{} of {}", counted(count, "NUMA domain"), counted_range(least, most, "core"));
   bool one = count == 1;
   for (const CpuQuota& quota : limits.quotas) {
     if (one || std::ceil(quota.cpus) > most) continue;

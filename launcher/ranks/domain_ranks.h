@@ -2,6 +2,7 @@
 // One rank for each NUMA domain of a host: each computes with memory that is near.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launcher/ranks/cpu_domains.h"
@@ -23,6 +24,9 @@ struct DomainRanks {
 // process is no larger than a domain, or if the domains differ so much that more than a quarter of
 // the cores would wait: all ranks have about equal shares of a step. A pure function.
 DomainRanks plan_domain_ranks(const std::vector<CpuDomain>& domains, const CpuLimits& limits);
+
+// "16 cores", "12 to 16 cores".
+std::string counted_range(int least, int most, std::string_view noun);
 
 // Set to 1 by `launch` for ranks of which each has a domain of its own.
 inline constexpr const char* kRankPerDomainVariable = "LOCKSTEP_RANK_PER_DOMAIN";
