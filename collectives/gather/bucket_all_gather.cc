@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/shm/prefetch.h"
 #include "runtime/base/error.h"
 
 namespace lockstep::collectives {
@@ -130,6 +131,9 @@ void BucketAllGather::finish_steps(size_t index, size_t steps) {
   const int number = items_[index].bucket;
   while (now.step < steps) {
     const double end_ms = waits_.wait(now.arrival, ExchangeObserver::Wait::kGather, number);
+    if (node_ != nullptr && now.step + 1 == steps_.size())
+      prefetch_written(memory_.gathered + items_[index].offset,
+                       static_cast<size_t>(elements_of(items_[index])) * memory_.element_bytes);
     if (++now.step < steps_.size()) {
       start_step(index, now.step);
     } else if (ExchangeObserver* observer = waits_.observer()) {

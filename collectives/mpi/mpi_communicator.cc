@@ -101,9 +101,11 @@ class MpiCommunicator final : public Communicator {
     auto& requests = pending_[static_cast<size_t>(handle)];
     finish(requests);
     requests.clear();
+    --under_way_;
   }
 
   void progress() override {
+    if (under_way_ == 0) return;
     for (auto& requests : pending_) {
       if (!requests.empty()) test(requests);
     }
@@ -160,7 +162,9 @@ class MpiCommunicator final : public Communicator {
 
   int take_handle() {
     for (int handle = 0; handle < kMaxPending; ++handle) {
-      if (pending_[static_cast<size_t>(handle)].empty()) return handle;
+      if (!pending_[static_cast<size_t>(handle)].empty()) continue;
+      ++under_way_;
+      return handle;
     }
     LOCKSTEP_CHECK(false, "more than {} operations under way ", kMaxPending);
   }
@@ -192,6 +196,7 @@ class MpiCommunicator final : public Communicator {
   size_t piece_bytes_;
   double timeout_s_;
   std::array<std::vector<MPI_Request>, kMaxPending> pending_;
+  int under_way_ = 0;  // operations that are started and not yet waited for
 };
 
 }  // namespace

@@ -28,6 +28,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/shm/prefetch.h"
 #include "runtime/base/error.h"
 #include "runtime/base/flight_recorder.h"
 
@@ -172,6 +173,8 @@ void LevelExchange::sum_level(Exchange& exchange) {
   const ExchangeLevel& level = (*exchange.levels)[exchange.level];
   const Range mine = part_of(exchange.range, level.group.index_of(rank_), level.group.count);
   list_terms(exchange, mine);
+  if (in_place)
+    for (const void* array : arrays_) prefetch_written(array, bytes_of(mine));
   if (transfers_ != nullptr)
     transfers_->take(exchange.bucket, exchange.level, arrays_, level.offered, offered);
   const bool last = exchange.level + 1 == exchange.levels->size();

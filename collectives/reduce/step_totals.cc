@@ -8,8 +8,9 @@
 
 namespace lockstep::collectives {
 
-TotalsExchange::TotalsExchange(Communicator& control, const LaneShares& shares)
+TotalsExchange::TotalsExchange(Communicator& control, const LaneShares& shares, NodeMemory* node)
     : control_(control),
+      node_(node != nullptr && node->count() == control.size() ? node : nullptr),
       shares_(shares),
       waits_(control, nullptr),
       part_(sizeof(StepReport) + static_cast<size_t>(shares.most()) * sizeof(LaneStatistics)),
@@ -22,6 +23,7 @@ TotalsExchange::TotalsExchange(Communicator& control, const LaneShares& shares)
                                                sizeof(StepReport) +
                                                static_cast<size_t>(i) * sizeof(LaneStatistics);
   }
+  if (node_ != nullptr) node_->allocate_messages(part_);
 }
 
 StepTotals TotalsExchange::sum(std::span<const LaneStatistics> local, const StepReport& report) {
@@ -33,8 +35,10 @@ StepTotals TotalsExchange::sum(std::span<const LaneStatistics> local, const Step
   std::memcpy(to, &report, sizeof(report));
   std::memcpy(to + sizeof(report), local.data(), local.size_bytes());
   if (control_.size() > 1)
-    waits_.timed(
-        ExchangeObserver::Wait::kTotals, -1, [&] { control_.all_gather(parts_.data(), part_); });
+    waits_.timed(ExchangeObserver::Wait::kTotals, -1, [&] {
+      node_ != nullptr ? node_->all_gather_messages(parts_.data())
+                       : control_.all_gather(parts_.data(), part_);
+    });
 
   StepTotals totals;
   totals.digest = report.digest;

@@ -46,8 +46,9 @@ struct StepReport {
 
 class TotalsExchange {
  public:
-  // Borrowed; in the host's memory.
-  TotalsExchange(Communicator& control, const LaneShares& shares);
+  // Borrowed; in the host's memory. `node`: what the ranks share; null or of several nodes: the
+  // totals are sent. Collective.
+  TotalsExchange(Communicator& control, const LaneShares& shares, NodeMemory* node = nullptr);
 
   // `local`: the statistics of this rank's lanes. Collective.
   StepTotals sum(std::span<const LaneStatistics> local, const StepReport& report);
@@ -59,6 +60,7 @@ class TotalsExchange {
 
  private:
   Communicator& control_;
+  NodeMemory* node_;  // null: they are sent
   LaneShares shares_;
   TimedWaits waits_;
   size_t part_;                   // bytes of a rank: its report and the statistics of its lanes

@@ -32,6 +32,7 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <cstring>
 #include <ctime>
 #include <string>
 #include <utility>
@@ -78,9 +79,24 @@ FlightOp op_of(NodeMemory::Event event) {
     case NodeMemory::Event::kGradients: return FlightOp::kGradients;
     case NodeMemory::Event::kGradientsRead: return FlightOp::kGradientsRead;
     case NodeMemory::Event::kParameters: return FlightOp::kParameters;
+    case NodeMemory::Event::kMessages: return FlightOp::kAllGather;
   }
   return FlightOp::kNone;
 }
+
+// What is waited for, in errors.
+const char* name_of(NodeMemory::Event event) {
+  switch (event) {
+    case NodeMemory::Event::kGradients: return "gradients";
+    case NodeMemory::Event::kGradientsRead: return "use of gradients";
+    case NodeMemory::Event::kParameters: return "parameters";
+    case NodeMemory::Event::kMessages: return "message";
+  }
+  return "";
+}
+
+// Messages begin at lines that the processor fetches by themselves: it takes two at a time.
+size_t message_stride(size_t bytes) { return (bytes + 127) / 128 * 128; }
 
 int descriptor_of_process(int64_t process) {
   return static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(process), 0));
@@ -144,6 +160,25 @@ void NodeMemory::allocate(size_t own, size_t common, std::span<const Range> writ
     if (index() == 0) common_.take_pages(0, common, kCommon);  // what nobody writes
   });
   common_.close_descriptor();
+}
+
+void NodeMemory::allocate_messages(size_t bytes) {
+  message_bytes_ = bytes;
+  messages_ = exchange(2 * message_stride(bytes), "messages");
+}
+
+// A copy is written again two messages later. By then every rank has read it: it has sent the next
+// message after that.
+void NodeMemory::all_gather_messages(std::byte* buffer) {
+  const uint32_t count = signalled_[static_cast<size_t>(Event::kMessages)] + 1;
+  const size_t copy = count % 2 * message_stride(message_bytes_);
+  const auto slot = [&](int i) { return buffer + static_cast<size_t>(i) * message_bytes_; };
+  const auto message = [&](int i) { return messages_[static_cast<size_t>(i)].data() + copy; };
+  std::memcpy(message(index()), slot(index()), message_bytes_);
+  signal(Event::kMessages);
+  wait(Event::kMessages, count, message_bytes_);
+  for (int i = 0; i < group_.count; ++i)
+    if (i != index()) std::memcpy(slot(i), message(i), message_bytes_);
 }
 
 // Makes a mapping of `bytes` and maps those of the other ranks of the node; result by index.
@@ -240,9 +275,7 @@ void NodeMemory::require_live_peer(int index, Event event, double waited_ms) con
   if (limit_s > 0 && waited_ms > limit_s * 1000)
     fail(fmt::format("nothing moved for {:g} s in shared memory; waiting for the {} of {}",
                      limit_s,
-                     event == Event::kGradients       ? "gradients"
-                     : event == Event::kGradientsRead ? "use of gradients"
-                                                      : "parameters",
+                     name_of(event),
                      peer));
 }
 

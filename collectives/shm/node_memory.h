@@ -18,7 +18,7 @@ namespace lockstep::collectives {
 class NodeMemory {
  public:
   // Every rank counts its own events.
-  enum class Event { kGradients, kGradientsRead, kParameters };
+  enum class Event { kGradients, kGradientsRead, kParameters, kMessages };
 
   // Collective over all ranks of the run; each node of `topology` makes its own memory. Returns
   // null on every rank if any rank cannot map the memory of the others of its node (another
@@ -38,6 +38,12 @@ class NodeMemory {
   std::byte* piece(int index) const { return pieces_[static_cast<size_t>(index)].data(); }
   std::byte* own() const { return piece(index()); }
   std::byte* common() const { return common_.data(); }
+  // Allocates a message of `bytes` for each rank, beside what allocate() does. Called by all ranks
+  // of the run. Throws AgreedError on all of them if one has too little memory.
+  void allocate_messages(size_t bytes);
+  // In-place all-gather of the messages, one after the other by index, among the ranks of the node.
+  // Throws CommError as wait() does.
+  void all_gather_messages(std::byte* buffer);
   // own + common.
   size_t allocated_bytes() const { return pieces_.empty() ? 0 : own_bytes() + common_.bytes(); }
 
@@ -50,7 +56,7 @@ class NodeMemory {
   void wait(Event event, uint32_t count, size_t bytes = 0);
 
  private:
-  static constexpr size_t kEvents = 3;
+  static constexpr size_t kEvents = 4;
   struct Signal;
 
   NodeMemory(Communicator& communicator, const RankGroup& group);
@@ -67,6 +73,8 @@ class NodeMemory {
   std::vector<SharedMapping> signals_, pieces_;  // by index
   SharedMapping common_;
   std::vector<int> processes_;  // by index: pidfds, which become readable when the process ends
+  std::vector<SharedMapping> messages_;  // by index: two copies, used in turn
+  size_t message_bytes_ = 0;
   uint32_t signalled_[kEvents] = {};
 };
 

@@ -81,7 +81,7 @@ StepExchange::StepExchange(const RunContext& context, const RunMemory& memory)
     : context_(context),
       power_sgd_(make_power_sgd(context, memory)),
       gradients_(make_gradient_exchange(context, memory, power_sgd_.get())),
-      totals_(context.communicator, context.lane_shares()),
+      totals_(context.communicator, context.lane_shares(), context.node),
       parameter_gather_({context.slices, context.communicator, context.parameters_node()},
                         context.backend,
                         context.plan.sharding.topology,

@@ -57,6 +57,25 @@ TEST(NodeMemory, EveryRankSeesWhatTheOthersHaveWritten) {
   }
 }
 
+// Nothing but the messages holds a rank back, so that a fast one is soon at the next.
+TEST(NodeMemory, MessagesArriveWholeHoweverLateTheyAreRead) {
+  testing::run_ranks(3, [](Communicator& communicator) {
+    constexpr size_t kInts = 50;  // of a message
+    const auto node = NodeMemory::join(communicator, Topology::flat(3));
+    node->allocate_messages(kInts * sizeof(int));
+    std::vector<int> all(3 * kInts);
+    const auto message = [&](int rank) { return all.begin() + rank * static_cast<int>(kInts); };
+    for (int round = 0; round < 500; ++round) {
+      std::fill_n(message(communicator.rank()), kInts, 3 * round + communicator.rank());
+      node->all_gather_messages(reinterpret_cast<std::byte*>(all.data()));
+      for (int rank = 0; rank < 3; ++rank)
+        ASSERT_EQ(std::count(message(rank), message(rank) + kInts, 3 * round + rank), kInts);
+      if (round % 100 == 33 * communicator.rank()) ::usleep(2000);
+    }
+    run_on_all(communicator, [] {});
+  });
+}
+
 // Sleeps in between: whoever waits has long stopped polling.
 TEST(NodeMemory, WakesWhoSleeps) {
   testing::run_ranks(2, [](Communicator& communicator) {
