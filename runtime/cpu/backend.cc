@@ -124,7 +124,7 @@ class CpuBackend final : public exec::Backend {
     cpu::newton_schulz(matrix, shape, std::sqrt(squares.value()), workspace);
   }
 
-  double peak_flops() override { return measure_peak_flops() * compute_threads(); }
+  double peak_flops() override { return cpu::peak_flops() * compute_threads(); }
 
   void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     cpu::tree_sum(terms, out, n);

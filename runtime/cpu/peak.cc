@@ -57,7 +57,9 @@ namespace {
 HWY_EXPORT(fma_chains);
 HWY_EXPORT(flops_per_iteration);
 
-double measure() {
+}  // namespace
+
+double measure_peak_flops() {
   constexpr int kIterations = 100000, kTries = 5;
   double best = 0;
   volatile float start = 1.5f;
@@ -72,10 +74,8 @@ double measure() {
   return best;
 }
 
-}  // namespace
-
-double measure_peak_flops() {
-  static const double peak = measure();
+double peak_flops() {
+  static const double peak = measure_peak_flops();
   return peak;
 }
 

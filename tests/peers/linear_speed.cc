@@ -1,5 +1,6 @@
 // How fast the products of linear layers are, of the shapes of language models: GFLOP/s of each pass
-// on one thread. A layer's operands and results come from main memory, as in a training step: there
+// on one thread, and its share of the peak of fused multiply-adds, which is measured before each
+// round, because clocks differ from second to second. A layer's operands and results come from main memory, as in a training step: there
 // are several sets of them, used in turn. Times are those that the thread had its CPU, medians of
 // the repeats, each a round of all sets.
 //
@@ -12,13 +13,16 @@
 
 #include "runtime/base/threads.h"
 #include "runtime/cpu/matmul/linear.h"
+#include "runtime/cpu/peak.h"
 #include "runtime/cpu/simd_level.h"
 #include "tests/peers/cpu_time.h"
 
 namespace lockstep::peers {
 namespace {
 
-constexpr graph::LinearShape kShapes[] = {{.rows = 512, .inputs = 576, .outputs = 576},
+constexpr graph::LinearShape kShapes[] = {{.rows = 256, .inputs = 768, .outputs = 3072},
+                                          {.rows = 256, .inputs = 3072, .outputs = 768},
+                                          {.rows = 512, .inputs = 576, .outputs = 576},
                                           {.rows = 512, .inputs = 576, .outputs = 960},
                                           {.rows = 512, .inputs = 576, .outputs = 3072},
                                           {.rows = 512, .inputs = 1536, .outputs = 576},
@@ -39,19 +43,27 @@ struct Set {
   std::vector<float> x, d_x, w, d_w, y, d_y;
 };
 
-// GFLOP/s of a pass over every set.
-double measure(const graph::LinearShape& s,
-               std::vector<Set>& sets,
-               int repeats,
-               const std::function<void(Set& set)>& pass) {
+struct Speed {
+  double gflops;  // a second
+  double share;   // of the peak
+};
+
+// The speed of a pass over every set.
+Speed measure(const graph::LinearShape& s,
+              std::vector<Set>& sets,
+              int repeats,
+              const std::function<void(Set& set)>& pass) {
   const double flops = 2.0 * static_cast<double>(s.rows * s.inputs * s.outputs * sets.size());
-  std::vector<double> speeds;
+  std::vector<double> speeds, shares;
   for (int i = 0; i <= repeats; ++i) {
+    const double peak = cpu::measure_peak_flops();
     const double begin = cpu_seconds();
     for (Set& set : sets) pass(set);
-    if (i > 0) speeds.push_back(flops / (cpu_seconds() - begin) * 1e-9);
+    if (i == 0) continue;
+    speeds.push_back(flops / (cpu_seconds() - begin));
+    shares.push_back(speeds.back() / peak);
   }
-  return median(speeds);
+  return {median(speeds) * 1e-9, median(shares)};
 }
 
 void run_shape(const graph::LinearShape& s, int repeats) {
@@ -84,12 +96,16 @@ void run_shape(const graph::LinearShape& s, int repeats) {
   };
   const std::string name =
       std::to_string(s.rows) + "x" + std::to_string(s.outputs) + "x" + std::to_string(s.inputs);
-  std::printf(
-      "%-24s %8.1f %8.1f %8.1f\n",
-      name.c_str(),
-      measure(s, sets, repeats, forward),
-      measure(s, sets, repeats, [&](Set& set) { cpu::linear_backward_input(backward(set)); }),
-      measure(s, sets, repeats, [&](Set& set) { cpu::linear_backward_weight(backward(set)); }));
+  std::printf("%-24s", name.c_str());
+  const std::function<void(Set&)> passes[] = {
+      forward,
+      [&](Set& set) { cpu::linear_backward_input(backward(set)); },
+      [&](Set& set) { cpu::linear_backward_weight(backward(set)); }};
+  for (const std::function<void(Set&)>& pass : passes) {
+    const Speed speed = measure(s, sets, repeats, pass);
+    std::printf("  %8.1f %4.0f%%", speed.gflops, 100 * speed.share);
+  }
+  std::printf("\n");
   std::fflush(stdout);
   std::free(workspace);
 }
@@ -102,7 +118,8 @@ int run(int argc, char** argv) {
   }
   cpu::simd_level();  // limits the kernels to LOCKSTEP_SIMD
   set_compute_threads(1);
-  std::printf("%-24s %8s %8s %8s\n", "rows x outputs x inputs", "forward", "d_x", "d_weight");
+  std::printf(
+      "%-24s  %-14s  %-14s  %-14s\n", "rows x outputs x inputs", " forward", " d_x", " d_weight");
   for (const graph::LinearShape& shape : kShapes) run_shape(shape, repeats);
   return 0;
 }

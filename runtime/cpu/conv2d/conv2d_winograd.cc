@@ -156,7 +156,7 @@ HWY_INLINE void multiply_entry(const float* pixels,
     tiles.a = pixels + i * pixel_stride;
     tiles.a_step = rows * pixel_stride;
     tiles.c = product + i * width;
-    tile_kernel(false, false, width / kVecLanes, rows)(tiles);
+    tile_kernel(false, width / kVecLanes, rows)(tiles);
     i += tiles.tiles * rows;
   }
 }

@@ -77,7 +77,7 @@ HWY_INLINE void add_product(const float* gradients,
     tiles.a = gradients + i;
     tiles.a_step = rows;
     tiles.c = product + i * width;
-    tile_kernel(true, false, width / kVecLanes, rows)(tiles);
+    tile_kernel(true, width / kVecLanes, rows)(tiles);
     i += tiles.tiles * rows;
   }
 }

@@ -27,8 +27,8 @@ struct Panels {
   GemmOperand b;                 // the block within B; unused when `ready`
   const float* ready = nullptr;  // depth x kPanel panels, contiguous; the last may be narrower
   float* buffer = nullptr;       // where panels are packed ...
-  bool keep = false;      // ... one after the other; otherwise each overwrites the one before
-  bool in_place = false;  // read b directly; only a last, partial panel is packed
+  bool keep = false;             // ... one after the other; otherwise in two places in turn
+  bool in_place = false;         // read b directly; only a last, partial panel is packed
 };
 
 // The destination. A padded buffer may be written up to full vectors.

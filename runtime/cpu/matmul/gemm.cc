@@ -7,9 +7,9 @@
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
 // The outer loops of a product. A block of rows of A stays in the second-level cache while it is
-// multiplied with the panels of B (a depth block of 32 columns), one after the other. A panel is
-// packed while the first tile uses it, and the next panel is prefetched meanwhile. If there are
-// more blocks of rows, the packed panels of a chunk of B are kept for them. Each worker does this
+// multiplied with the panels of B (a depth block of 32 columns), one after the other. The next panel
+// is packed or prefetched meanwhile. If there are more blocks of rows, the packed panels of a chunk
+// of B are kept for them. Each worker does this
 // alone for its rectangle of C, so there are no barriers and nothing is shared. gemm_block.cc has
 // the inner loops.
 
@@ -39,14 +39,11 @@ HWY_NOINLINE void multiply_rectangle(
           const int64_t k = chunk + block.begin;
           float* const buffer =
               packed_b + (keep ? block.begin * round_up(chunk_columns, kVecLanes) : 0);
-          // So few tiles use a panel that copying it would not pay.
-          const bool in_place =
-              !p.b.transposed && p.b.halves == nullptr && some_rows <= 2 * kRowUnit;
           const Panels panels{.b = p.b.at(k, j),
                               .ready = i > rows.begin ? buffer : nullptr,
                               .buffer = buffer,
                               .keep = keep,
-                              .in_place = in_place && !keep};
+                              .in_place = some_rows <= kFewRows};
           multiply_block(some_rows,
                          chunk_columns,
                          block.size(),

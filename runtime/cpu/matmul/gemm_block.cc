@@ -12,11 +12,12 @@
 // operands are prepared as follows:
 // - Packing of A: if enough panels will reuse A (packs_rows()), its rows are packed during the
 //   first panel, just before the first tile that reads them. Later panels read `packed_a`.
-// - Packing of B: `panels.ready` has panels that an earlier call has packed. Otherwise the kernel
-//   of the first tile stores the panel while it reads it anyway (pack_b). pack_panel() packs it
-//   beforehand if b is transposed or the panel is not full, so that the kernel cannot.
-// - Prefetching: `next_panel` fetches the panel after this one. `next_other` fetches the rows of A
-//   that come next or, after the first panel, the memory that the next panel is packed to.
+// - Packing of B: `panels.ready` has panels that an earlier call has packed. Otherwise the first
+//   panel is packed before its tiles, and each following one, a few rows at a time, by the tiles of
+//   the panel before it (PanelPacker); a transposed or partial one just before its tiles.
+// - Prefetching: `next_panel` fetches the panel after this one unless it is packed meanwhile.
+//   `next_other` fetches the rows of A that come next or, after the first panel, the memory that
+//   the next panel is packed to.
 //
 // The invariant (gemm.h): each element of c is one chain of fused multiply-adds over the depth in
 // increasing order, because a kernel has one accumulator per element and starts from zero or from
@@ -250,6 +251,15 @@ void multiply_block(size_t rows,
   const bool pack_a = packs_rows(a, columns, depth);
   const size_t rows_together = rows_packed_together(a);
   const size_t fetches = fetches_of(depth);  // per tile
+  const size_t all_fetches = ceil_div(rows, kTileRows) * fetches;
+  // Whether tiles read full panels directly. A tile of less than full height is the only one.
+  const bool in_place = !panels.b.transposed && panels.b.halves == nullptr && !panels.keep &&
+                        (panels.in_place || rows < kTileRows);
+  // Where the panel that begins at column j is packed.
+  const auto buffer_of = [&](size_t j) {
+    return panels.buffer + (panels.keep ? j * depth : j / kPanel % 2 * kPanel * depth);
+  };
+  bool packed = false;  // the panel, during the one before
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
     const size_t vectors = ceil_div(panel_columns, kVecLanes);
@@ -257,6 +267,7 @@ void multiply_block(size_t rows,
     const bool full = c.padded || panel_columns == width;
 
     Prefetcher next_panel, next_other;
+    PanelPacker packer;
     Tiles tiles{};
     tiles.depth = depth;
     tiles.b = panels.ready + j * depth;
@@ -265,45 +276,43 @@ void multiply_block(size_t rows,
     tiles.accumulate = accumulate;
     tiles.next_panel = &next_panel;
     tiles.next_other = &next_other;
-    bool pack_b = false;  // by the first tile
-    if (panels.ready == nullptr) {
-      const GemmOperand b = panels.b.at(0, j);
-      tiles.pack_b = panels.buffer + (panels.keep ? j * depth : 0);
-      if (b.halves != nullptr || b.transposed || !full || (panels.keep && rows < kTileRows)) {
-        pack_panel(b, panel_columns, depth, tiles.pack_b);
-        tiles.b = tiles.pack_b;
-      } else {
-        tiles.b = b.data;
-        tiles.b_stride = b.stride;
-        // A tile of less than full height is the only one: it reads b directly.
-        pack_b = !panels.in_place && rows >= kTileRows;
-      }
+    if (panels.ready == nullptr && in_place && full) {
+      tiles.b = panels.b.at(0, j).data;
+      tiles.b_stride = panels.b.stride;
+    } else if (panels.ready == nullptr) {
+      if (!packed) pack_panel(panels.b.at(0, j), panel_columns, depth, buffer_of(j));
+      tiles.b = buffer_of(j);
     }
-    if (j + kPanel < columns) {
-      const int64_t next = j + kPanel, next_columns = std::min(columns - next, kPanel);
+    packed = false;
+    const size_t next = j + kPanel,
+                 next_columns = std::min(columns - std::min(columns, next), kPanel);
+    if (panels.ready == nullptr && !in_place && !panels.b.transposed && next_columns == kPanel) {
+      packer = PanelPacker(panels.b.at(0, next), depth, buffer_of(next), all_fetches);
+      tiles.packer = &packer;
+      packed = true;
+    } else if (next_columns > 0) {
       const GemmOperand panel =
           panels.ready == nullptr
               ? panels.b.at(0, next)
-              : GemmOperand{panels.ready + next * depth, round_up(next_columns, kVecLanes)};
-      next_panel = Prefetcher(panel, depth, next_columns, ceil_div(rows, kTileRows) * fetches);
+              : GemmOperand{panels.ready + next * depth,
+                            static_cast<int64_t>(round_up(next_columns, kVecLanes))};
+      next_panel = Prefetcher(panel, depth, next_columns, all_fetches);
     }
 
     const size_t rows_after = rows - std::min(rows, kTileRows);  // those after the first tile
     if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
       next_other = Prefetcher(
           a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
-    } else if (j > 0 && j + kPanel < columns && panels.ready == nullptr && panels.keep) {
+    } else if (j > 0 && next_columns > 0 && panels.ready == nullptr && panels.keep && !packed) {
       // The kept panels exceed the second-level cache, so stores to them would wait.
-      const float* const next_panel_buffer = panels.buffer + (j + kPanel) * depth;
-      next_other = Prefetcher(
-          {next_panel_buffer, kPanel}, depth, kPanel, ceil_div(rows, kTileRows) * fetches);
+      next_other = Prefetcher({buffer_of(next), kPanel}, depth, kPanel, all_fetches);
     }
 
     for (size_t i = 0; i < rows;) {
       // Computes all tiles of full height in one call, but one by one while an operand is being
       // packed.
       const size_t tile_rows = std::min(rows - i, kTileRows);
-      const bool one = (j == 0 && pack_a) || pack_b || !full;
+      const bool one = (j == 0 && pack_a) || !full;
       tiles.tiles = one ? 1 : (rows - i) / tile_rows;
       if (j == 0 && pack_a && i % rows_together == 0) {
         const size_t some = std::min(rows - i, rows_together), after = i + some;
@@ -318,16 +327,11 @@ void multiply_block(size_t rows,
       tiles.a_stride = pack_a ? tile_rows : a.stride;
       tiles.a_step = tile_rows * (pack_a ? depth : a.transposed ? 1 : a.stride);
       tiles.c = c.data + i * c.stride + j;
-      const TileKernel kernel = tile_kernel(pack_a || a.transposed, pack_b, vectors, tile_rows);
+      const TileKernel kernel = tile_kernel(pack_a || a.transposed, vectors, tile_rows);
       if (full) {
         kernel(tiles);
       } else {
         multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);
-      }
-      if (pack_b) {
-        tiles.b = tiles.pack_b;
-        tiles.b_stride = width;
-        pack_b = false;
       }
       i += tiles.tiles * tile_rows;
     }

@@ -10,9 +10,11 @@
 
 namespace lockstep::cpu {
 
-constexpr int64_t kMaxPanel = 32;      // columns of a panel on the widest instruction set
-constexpr int64_t kRowUnit = 12;       // a multiple of every tile height
-constexpr int64_t kDepthBlock = 768;   // depth of one pass of a tile
+constexpr int64_t kMaxPanel = 32;              // columns of a panel on the widest instruction set
+constexpr int64_t kTwoPanels = 2 * kMaxPanel;  // columns of a panel and the next one
+constexpr int64_t kRowUnit = 12;               // a multiple of every tile height
+constexpr int64_t kFewRows = 24;               // too few tiles to pay for packing their panels
+constexpr int64_t kDepthBlock = 768;           // depth of one pass of a tile
 constexpr int64_t kDepthChunk = 1536;  // depth of the panels kept packed: whole depth blocks
 constexpr int64_t kPanelFloats = int64_t{1} << 21;  // size of the panels kept packed
 // Packed rows: 264 rows of the deepest block, three quarters of a second-level cache of 1 MiB.
@@ -125,7 +127,7 @@ struct GemmScratch {
     const int64_t max_rows = grid.max_rows(rows), max_columns = grid.max_columns(columns);
     packed_b = max_rows > block_rows(max_rows, depth_block, max_columns)
                    ? std::min(max_columns, column_chunk(depth_chunk)) * depth_chunk
-                   : kMaxPanel * depth_block;
+                   : kTwoPanels * depth_block;
   }
   int64_t floats() const { return packed_a + packed_b; }
 

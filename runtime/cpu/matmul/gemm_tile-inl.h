@@ -86,6 +86,50 @@ class Prefetcher {
   size_t lines_ = 0;  // per call; 0 when all are fetched
 };
 
+// Packs a full panel of B (not transposed), a few rows at a time between steps that compute on other
+// memory. The rows are fetched shortly before: those of a whole panel may be a page apart, compete
+// for the same cache lines, and be gone before they are read.
+class PanelPacker {
+ public:
+  PanelPacker() = default;
+  // Packs rows [0, depth) of b as pack_panel() does, spread over `calls` calls of run().
+  HWY_INLINE PanelPacker(GemmOperand b, size_t depth, float* to, size_t calls)
+      : b_(b), to_(to), rows_left_(depth), rows_(ceil_div(depth, calls)) {
+    for (size_t k = 0; k < std::min(kAhead, depth); ++k) fetch(k);
+  }
+
+  HWY_INLINE void run() {
+    for (size_t n = std::min(rows_, rows_left_); n > 0; --n) {
+      fetch(kAhead);
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kPanel; v += kVecLanes) {
+        const Vec row = b_.halves != nullptr ? FullVector().load(b_.halves + v)
+                                             : FullVector().load(b_.data + v);
+        hn::StoreU(row, F32(), to_ + v);
+      }
+      b_ = b_.at(1, 0);
+      to_ += kPanel;
+      --rows_left_;
+    }
+  }
+
+ private:
+  static constexpr size_t kAhead = 6;  // rows
+  HWY_INLINE void fetch(size_t row) const {
+    const GemmOperand from = b_.at(row, 0);
+    const bool halves = from.halves != nullptr;
+    const char* const first = halves ? reinterpret_cast<const char*>(from.halves)
+                                     : reinterpret_cast<const char*>(from.data);
+    const size_t bytes = kPanel * (halves ? sizeof(BFloat16) : sizeof(float));
+    for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch(first + at);
+    __builtin_prefetch(first + bytes - 1);  // a row that does not begin at a line boundary
+  }
+
+  GemmOperand b_;
+  float* to_ = nullptr;
+  size_t rows_left_ = 0, rows_ = 0;  // rows_: per call
+};
+
 // A column of tiles: c(tiles * rows, vectors * kVecLanes) = (accumulate ? c : 0) + a b.
 struct Tiles {
   size_t tiles;
@@ -95,19 +139,19 @@ struct Tiles {
   size_t a_step;   // between consecutive tiles
   const float* b;  // row k is at b + k * b_stride
   size_t b_stride;
-  float* pack_b;  // destination of the packed rows of b, for kernels that pack
   float* c;
   size_t c_stride;
   bool accumulate;
   // Each runs fetches_of(depth) times per tile. `next_other`: rows of a during the first panel,
   // then the memory that the next panel is packed to.
   Prefetcher *next_panel, *next_other;
+  PanelPacker* packer = nullptr;  // of the next panel
 };
 
 using TileKernel = void (*)(const Tiles&);
 
-// The kernel for tiles of `rows` rows and `vectors` vectors. If pack_b, `rows` is kTileRows.
-TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows);
+// The kernel for tiles of `rows` rows and `vectors` vectors.
+TileKernel tile_kernel(bool depth_major, size_t vectors, size_t rows);
 
 // Runs one tile whose last columns do not exist in c: computes in a buffer and copies the columns
 // that exist.

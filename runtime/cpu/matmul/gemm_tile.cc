@@ -20,14 +20,13 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-template <size_t kRows, size_t kVectors, bool kDepthMajor, bool kPackB>
+template <size_t kRows, size_t kVectors, bool kDepthMajor>
 HWY_INLINE void multiply_tile(const Tiles& t,
                               const float* HWY_RESTRICT a,
                               float* c,
                               Prefetcher next_results) {
   const F32 d;
   const float* HWY_RESTRICT b = t.b;
-  float* HWY_RESTRICT packed = t.pack_b;
   const size_t a_stride = t.a_stride, b_stride = t.b_stride, c_stride = t.c_stride;
   Vec sum[kRows][kVectors];
   const float* from = c;
@@ -45,6 +44,7 @@ HWY_INLINE void multiply_tile(const Tiles& t,
               *row_9 = a + 9 * a_stride;
   const size_t depth = t.depth;
   for (size_t k = 0; k < depth;) {
+    if (t.packer != nullptr) t.packer->run();
     t.next_panel->run();
     t.next_other->run();
     next_results.run</*kWrite=*/true>();
@@ -53,11 +53,6 @@ HWY_INLINE void multiply_tile(const Tiles& t,
       HWY_UNROLL(4)
       for (size_t v = 0; v < kVectors; ++v) row[v] = hn::LoadU(d, b + v * kVecLanes);
       b += b_stride;
-      if (kPackB) {
-        HWY_UNROLL(4)
-        for (size_t v = 0; v < kVectors; ++v) hn::StoreU(row[v], d, packed + v * kVecLanes);
-        packed += kVectors * kVecLanes;
-      }
       HWY_UNROLL(16)
       for (size_t i = 0; i < kRows; ++i) {
         const float* const row_i = i < 3 ? row_0 : i < 6 ? row_3 : i < 9 ? row_6 : row_9;
@@ -83,9 +78,8 @@ HWY_INLINE void multiply_tile(const Tiles& t,
 }
 
 // The loop over tiles is inside because leaving a function that uses wide registers costs as much
-// as three steps of the depth (vzeroupper waits for everything in flight). kPackB: copies the panel
-// of b meanwhile, which the arithmetic hides.
-template <size_t kRows, size_t kVectors, bool kDepthMajor, bool kPackB>
+// as three steps of the depth (vzeroupper waits for everything in flight).
+template <size_t kRows, size_t kVectors, bool kDepthMajor>
 HWY_NOINLINE void multiply_tiles(const Tiles& t) {
   const float* a = t.a;
   float* c = t.c;
@@ -93,7 +87,7 @@ HWY_NOINLINE void multiply_tiles(const Tiles& t) {
       {c, static_cast<int64_t>(t.c_stride)}, kRows, kVectors * kVecLanes, fetches_of(t.depth));
   for (size_t n = 0; n < t.tiles; ++n) {
     float* const next = c + kRows * t.c_stride;
-    multiply_tile<kRows, kVectors, kDepthMajor, kPackB>(
+    multiply_tile<kRows, kVectors, kDepthMajor>(
         t, a, c, n + 1 < t.tiles ? results.at(next) : Prefetcher());
     a += t.a_step;
     c = next;
@@ -102,18 +96,15 @@ HWY_NOINLINE void multiply_tiles(const Tiles& t) {
 
 template <bool kDepthMajor, size_t kVectors, size_t... kRows>
 constexpr std::array<TileKernel, sizeof...(kRows)> tile_kernels(std::index_sequence<kRows...>) {
-  return {multiply_tiles<kRows + 1, kVectors, kDepthMajor, false>...};
+  return {multiply_tiles<kRows + 1, kVectors, kDepthMajor>...};
 }
 
-TileKernel tile_kernel(bool depth_major, bool pack_b, size_t vectors, size_t rows) {
+TileKernel tile_kernel(bool depth_major, size_t vectors, size_t rows) {
   constexpr auto kAll = std::make_index_sequence<kTileRows>();
   static constexpr std::array<TileKernel, kTileRows> kKernels[2][kTileVectors] = {
       {tile_kernels<false, 1>(kAll), tile_kernels<false, 2>(kAll)},
       {tile_kernels<true, 1>(kAll), tile_kernels<true, 2>(kAll)}};
-  static constexpr TileKernel kPacking[2][kTileVectors] = {
-      {multiply_tiles<kTileRows, 1, false, true>, multiply_tiles<kTileRows, 2, false, true>},
-      {multiply_tiles<kTileRows, 1, true, true>, multiply_tiles<kTileRows, 2, true, true>}};
-  return pack_b ? kPacking[depth_major][vectors - 1] : kKernels[depth_major][vectors - 1][rows - 1];
+  return kKernels[depth_major][vectors - 1][rows - 1];
 }
 
 void multiply_edge_tile(TileKernel kernel, Tiles tile, size_t rows, size_t columns) {

@@ -40,7 +40,7 @@ struct ForwardScratch {
     strip = (std::min(round_up(outputs, 16), kStripOutputs) + 16) * kStripStride;
     packed_x = outputs > kStripOutputs
                    ? std::min(grid.max_columns(shape.rows), kRowChunk) * shape.inputs
-                   : kMaxPanel * depth_block;
+                   : kTwoPanels * depth_block;
   }
   int64_t floats() const { return packed_w + strip + packed_x; }
 

@@ -21,7 +21,7 @@ struct RoundedBlocks {
         a_stride(this->depth.length + kGap),
         sums(rows * sum_stride),
         a(std::max(rows * a_stride, packed_rows_floats(rows, this->depth.length))),
-        b(keeps ? columns * depth : kMaxPanel * this->depth.length) {}
+        b(keeps ? columns * depth : kTwoPanels * this->depth.length) {}
   int64_t floats() const { return sums + a + b; }
 
   // Rows of nearly equal blocks.
