@@ -7,11 +7,10 @@
 #include "runtime/cpu/matmul/gemm_blocking.h"
 
 // The outer loops of a product. A block of rows of A stays in the second-level cache while it is
-// multiplied with the panels of B (a depth block of 32 columns), one after the other. The next panel
+// multiplied with the panels of B (a depth block of 32 columns), one after the other. The next one
 // is packed or prefetched meanwhile. If there are more blocks of rows, the packed panels of a chunk
-// of B are kept for them. Each worker does this
-// alone for its rectangle of C, so there are no barriers and nothing is shared. gemm_block.cc has
-// the inner loops.
+// of B are kept for them. Each worker does this alone for its rectangle of C, so there are no
+// barriers and nothing is shared. gemm_block.cc has the inner loops.
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/matmul/gemm.cc"

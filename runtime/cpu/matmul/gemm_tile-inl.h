@@ -86,9 +86,9 @@ class Prefetcher {
   size_t lines_ = 0;  // per call; 0 when all are fetched
 };
 
-// Packs a full panel of B (not transposed), a few rows at a time between steps that compute on other
-// memory. The rows are fetched shortly before: those of a whole panel may be a page apart, compete
-// for the same cache lines, and be gone before they are read.
+// Packs a full panel of B (not transposed), a few rows at a time between steps that compute on
+// other memory. Rows are fetched shortly before: if they are a page apart, those of a whole panel
+// compete for the same cache lines, and many would be gone before they are read.
 class PanelPacker {
  public:
   PanelPacker() = default;
