@@ -28,8 +28,9 @@ constexpr size_t kTileVectors = 2;
 constexpr size_t kPanel = kTileVectors * kVecLanes;
 static_assert(kRowUnit % kTileRows == 0 && kMaxPanel % kPanel == 0);
 
-// Steps of a tile's depth between prefetches of what is needed next: some 200 cycles of arithmetic.
-constexpr size_t kFetchSteps = 256 / kVecLanes;
+// Steps of a tile's depth between prefetches of what is needed next: many, because what interrupts
+// the loop over the depth costs some 10 cycles, but few enough to spread the prefetches.
+constexpr size_t kFetchSteps = kVecLanes == 16 ? 16 : 128;
 constexpr size_t fetches_of(size_t depth) { return ceil_div(depth, kFetchSteps); }
 
 // Prefetches memory that is needed next, one or a few cache lines at a time between steps that
