@@ -47,13 +47,27 @@ void pack_transposed(
     const T* from, size_t from_stride, size_t rows, size_t depth, float* to, size_t to_stride) {
   size_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const T* row[kVecLanes];
-  for (size_t i = 0; i < kVecLanes; ++i) row[i] = from + std::min(i, rows - 1) * from_stride;
-  for (; k + 4 <= depth; k += 4) {
+  // Floats, or pairs of bfloat16, which are transposed like floats and then widened.
+  const float* row[kVecLanes];
+  for (size_t i = 0; i < kVecLanes; ++i)
+    row[i] = reinterpret_cast<const float*>(from + std::min(i, rows - 1) * from_stride);
+  constexpr size_t kTogether = sizeof(float) / sizeof(T);
+  for (; k + 4 * kTogether <= depth; k += 4 * kTogether) {
     Vec out[4];
-    load_transposed_4(ListedRows<T>{row}, k, out);
+    load_transposed_4(ListedRows{row}, k / kTogether, out);
     HWY_UNROLL(4)
-    for (size_t c = 0; c < 4; ++c) hn::StoreU(out[c], F32(), to + (k + c) * to_stride);
+    for (size_t c = 0; c < 4; ++c) {
+      float* const here = to + (k + c * kTogether) * to_stride;
+      if constexpr (kTogether == 1) {
+        hn::StoreU(out[c], F32(), here);
+      } else {
+        const hn::RebindToUnsigned<F32> bits;
+        const auto pair = hn::BitCast(bits, out[c]);
+        hn::StoreU(hn::BitCast(F32(), hn::ShiftLeft<16>(pair)), F32(), here);
+        hn::StoreU(
+            hn::BitCast(F32(), hn::And(pair, hn::Set(bits, 0xffff0000))), F32(), here + to_stride);
+      }
+    }
   }
 #endif
   for (; k < depth; ++k) {

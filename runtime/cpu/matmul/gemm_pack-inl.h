@@ -45,10 +45,9 @@ struct StridedRows {
   size_t stride;
   HWY_INLINE const T* operator()(size_t i) const { return data + i * stride; }
 };
-template <typename T>
 struct ListedRows {
-  const T* const* list;
-  HWY_INLINE const T* operator()(size_t i) const { return list[i]; }
+  const float* const* list;
+  HWY_INLINE const float* operator()(size_t i) const { return list[i]; }
 };
 
 // Loads four elements.
