@@ -91,8 +91,10 @@ HWY_INLINE void list_sources(const GatherFrom<T, Source>& g,
   for (int64_t tap = taps.begin; tap < taps.end; ++tap) {
     const int64_t tap_h = tap / g.w.taps * g.h.source_tap_step;
     const int64_t tap_w = tap % g.w.taps * g.w.source_tap_step;
-    const Source* const a = g.a + tap_h * g.a_strides.row + tap_w * g.a_strides.pixel + depth_begin;
-    const auto first = hn::Set(d, static_cast<int64_t>(reinterpret_cast<intptr_t>(a)));
+    const int64_t offset = tap_h * g.a_strides.row + tap_w * g.a_strides.pixel + depth_begin;
+    const auto first = hn::Set(d,
+                               static_cast<int64_t>(reinterpret_cast<intptr_t>(g.a)) +
+                                   offset * static_cast<int64_t>(sizeof(Source)));
     const auto step_h = hn::Set(d, tap_h), step_w = hn::Set(d, tap_w);
     const float** out = to + (tap - taps.begin) * kTileRows;
     for (size_t n = 0; n < tiles * kTileRows; n += kTileRows, out += taps.size() * kTileRows) {
