@@ -1,8 +1,8 @@
-// How fast the products of linear layers are, of the shapes of language models: GFLOP/s of each pass
-// on one thread, and its share of the peak of fused multiply-adds, which is measured before each
-// round, because clocks differ from second to second. A layer's operands and results come from main memory, as in a training step: there
-// are several sets of them, used in turn. Times are those that the thread had its CPU, medians of
-// the repeats, each a round of all sets.
+// How fast the products of linear layers are, of the shapes of language models: GFLOP/s of each
+// pass on one thread, and its share of the peak of fused multiply-adds, which is measured before
+// each round, because clocks differ from second to second. A layer's operands and results come from
+// main memory, as in a training step: there are several sets of them, used in turn. Times are those
+// that the thread had its CPU, medians of the repeats, each a round of all sets.
 //
 //   [LOCKSTEP_SIMD=AVX2] linear_speed [REPEATS]
 #include <cstdio>
