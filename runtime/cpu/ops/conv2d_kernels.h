@@ -9,7 +9,7 @@
 
 namespace lockstep::cpu {
 
-// Of tensors that store T.
+// The kernels for tensors that store T.
 template <typename T>
 struct Conv2dKernels {
   using Stored = T;

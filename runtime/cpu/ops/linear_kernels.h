@@ -11,7 +11,7 @@
 
 namespace lockstep::cpu {
 
-// Of floats.
+// The kernels for floats.
 struct LinearKernels {
   decltype(&linear_workspace_bytes<float>) workspace_bytes;
   decltype(&linear_forward<float>) forward;
