@@ -39,8 +39,9 @@ struct Result {
 };
 
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
-// for rows * depth floats and one vector; it is used if rows are packed. Each panel is multiplied
-// with all rows before the next one.
+// for rows * depth floats and one vector; it is used if rows are packed, or has them already
+// (rows_packed: a says only whether they were transposed). Each panel is multiplied with all rows
+// before the next one.
 void multiply_block(size_t rows,
                     size_t columns,
                     size_t depth,
@@ -48,7 +49,8 @@ void multiply_block(size_t rows,
                     const Panels& panels,
                     Result c,
                     bool accumulate,
-                    float* packed_a);
+                    float* packed_a,
+                    bool rows_packed = false);
 
 // Computes one worker's rectangle of a product whose depth is above 0 (defined in gemm.cc). The
 // scratch memory is described by GemmScratch.

@@ -246,10 +246,11 @@ void multiply_block(size_t rows,
                     const Panels& panels,
                     Result c,
                     bool accumulate,
-                    float* packed_a) {
+                    float* packed_a,
+                    bool rows_packed) {
   const bool of_halves = a.halves != nullptr && panels.b.halves != nullptr;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
-  const Bf16DotKernels* const kernels = of_halves ? bf16_dot_kernels() : nullptr;
+  const Bf16DotKernels* const kernels = of_halves && !rows_packed ? bf16_dot_kernels() : nullptr;
   if (kernels != nullptr && depth % 2 == 0)
     return multiply_pairs(*kernels,
                           rows,
@@ -262,7 +263,8 @@ void multiply_block(size_t rows,
                           reinterpret_cast<uint32_t*>(packed_a));
 #endif
   const FlushToZero flush(of_halves);
-  const bool pack_a = packs_rows(a, columns, depth);
+  const bool pack_a = !rows_packed && packs_rows(a, columns, depth);
+  const bool in_tiles = pack_a || rows_packed;  // the rows of a, depth-major
   const size_t rows_together = rows_packed_together(a);
   const size_t fetches = fetches_of(depth);  // per tile
   const size_t all_fetches = ceil_div(rows, kTileRows) * fetches;
@@ -314,7 +316,7 @@ void multiply_block(size_t rows,
     }
 
     const size_t rows_after = rows - std::min(rows, kTileRows);  // those after the first tile
-    if (j == 0 && !pack_a && !a.transposed && rows_after > 0) {
+    if (j == 0 && !in_tiles && !a.transposed && rows_after > 0) {
       next_other = Prefetcher(
           a.at(kTileRows, 0), rows_after, depth, ceil_div(rows_after, kTileRows) * fetches);
     } else if (j > 0 && next_columns > 0 && panels.ready == nullptr && panels.keep && !packed) {
@@ -337,11 +339,11 @@ void multiply_block(size_t rows,
                                                 depth,
                                                 rows_together / kTileRows * fetches);
       }
-      tiles.a = pack_a ? packed_a + i * depth : a.at(i, 0).data;
-      tiles.a_stride = pack_a ? tile_rows : a.stride;
-      tiles.a_step = tile_rows * (pack_a ? depth : a.transposed ? 1 : a.stride);
+      tiles.a = in_tiles ? packed_a + i * depth : a.at(i, 0).data;
+      tiles.a_stride = in_tiles ? tile_rows : a.stride;
+      tiles.a_step = tile_rows * (in_tiles ? depth : a.transposed ? 1 : a.stride);
       tiles.c = c.data + i * c.stride + j;
-      const TileKernel kernel = tile_kernel(pack_a || a.transposed, vectors, tile_rows);
+      const TileKernel kernel = tile_kernel(in_tiles || a.transposed, vectors, tile_rows);
       if (full) {
         kernel(tiles);
       } else {

@@ -61,35 +61,46 @@ HWY_INLINE void multiply_rounded(const RoundedBlocks& sizes,
   float* const packed_a = sums + sizes.sums;
   float* const packed_b = packed_a + sizes.a;
   const bool keep = sizes.keeps && terms == 1;
-  for (int64_t n = columns.begin; n < columns.end; n += sizes.columns) {
-    const Range some_columns{n, std::min(columns.end, n + sizes.columns)};
-    for (int64_t m = rows.begin; m < rows.end; m += sizes.rows) {
-      const Range some_rows{m, std::min(rows.end, m + sizes.rows)};
-      for (int64_t term = 0; term < terms; ++term) {
-        const Operands of = operands(term);
-        for (int64_t index = 0; index < sizes.depth.count(); ++index) {
-          const Range block = sizes.depth.range(index);
-          float* const buffer =
-              packed_b + (keep ? block.begin * round_up(some_columns.size(), kVecLanes) : 0);
-          const FlushToZero flush;
-          multiply_block(some_rows.size(),
-                         some_columns.size(),
-                         block.size(),
-                         rows_for_few_columns(of.a.at(m, block.begin),
-                                              some_rows.size(),
-                                              block.size(),
-                                              packed_a,
-                                              sizes.a_stride),
-                         Panels{.b = of.b.at(block.begin, n),
-                                .ready = keep && m > rows.begin ? buffer : nullptr,
-                                .buffer = buffer,
-                                .keep = keep},
-                         Result{sums, static_cast<size_t>(sizes.sum_stride), /*padded=*/true},
-                         term > 0 || index > 0,
-                         packed_a);
+  const int64_t depth = sizes.depth.depth;
+  const bool pack = sizes.together > 0 && terms == 1 && !multiplies_pairs(depth);
+  const int64_t step = pack ? sizes.together : rows.size();
+  for (int64_t begin = rows.begin; begin < rows.end; begin += step) {
+    const Range part{begin, std::min(rows.end, begin + step)};
+    for (int64_t n = columns.begin; n < columns.end; n += sizes.columns) {
+      const Range some_columns{n, std::min(columns.end, n + sizes.columns)};
+      for (int64_t m = part.begin; m < part.end; m += sizes.rows) {
+        const Range some_rows{m, std::min(part.end, m + sizes.rows)};
+        for (int64_t term = 0; term < terms; ++term) {
+          const Operands of = operands(term);
+          for (int64_t index = 0; index < sizes.depth.count(); ++index) {
+            const Range block = sizes.depth.range(index);
+            GemmOperand a = of.a.at(m, block.begin);
+            float* rows_of_a = packed_a;
+            if (pack) {
+              rows_of_a += (m - begin) * depth + block.begin * some_rows.size();
+              if (n == columns.begin) pack_rows(a, some_rows.size(), block.size(), rows_of_a);
+            } else {
+              a = rows_for_few_columns(a, some_rows.size(), block.size(), packed_a, sizes.a_stride);
+            }
+            float* const buffer =
+                packed_b + (keep ? block.begin * round_up(some_columns.size(), kVecLanes) : 0);
+            const FlushToZero flush;
+            multiply_block(some_rows.size(),
+                           some_columns.size(),
+                           block.size(),
+                           a,
+                           Panels{.b = of.b.at(block.begin, n),
+                                  .ready = keep && m > begin ? buffer : nullptr,
+                                  .buffer = buffer,
+                                  .keep = keep},
+                           Result{sums, static_cast<size_t>(sizes.sum_stride), /*padded=*/true},
+                           term > 0 || index > 0,
+                           rows_of_a,
+                           /*rows_packed=*/pack);
+          }
         }
+        finish(sums, some_rows, some_columns);
       }
-      finish(sums, some_rows, some_columns);
     }
   }
 }

@@ -19,8 +19,11 @@ struct RoundedBlocks {
         keeps(grid.max_rows(all_rows) > rows),
         sum_stride(columns + kGap),
         a_stride(this->depth.length + kGap),
+        together(rows_packed_together(grid.max_rows(all_rows), grid.max_columns(all_columns))),
         sums(rows * sum_stride),
-        a(std::max(rows * a_stride, packed_rows_floats(rows, this->depth.length))),
+        a(std::max({rows * a_stride,
+                    packed_rows_floats(rows, this->depth.length),
+                    together * this->depth.depth + 16})),
         b(keeps ? columns * depth : kTwoPanels * this->depth.length) {}
   int64_t floats() const { return sums + a + b; }
 
@@ -37,7 +40,14 @@ struct RoundedBlocks {
   int64_t rows, columns;
   bool keeps;  // packed panels are kept for more blocks of rows
   int64_t sum_stride, a_stride;
+  int64_t together;  // rows of A packed once for all blocks of columns; 0: each block packs its own
   int64_t sums, a, b;
+
+ private:
+  int64_t rows_packed_together(int64_t all_rows, int64_t all_columns) const {
+    if (all_columns <= columns || rows * depth.depth > kPanelFloats) return 0;
+    return std::min(all_rows, kPanelFloats / (rows * std::max<int64_t>(1, depth.depth)) * rows);
+  }
 };
 
 }  // namespace lockstep::cpu
