@@ -54,8 +54,8 @@ inline constexpr size_t kDeviceAlignment = 256;
 struct MemoryPlan {
   std::vector<MemoryRow> rows;
   // Host memory that a rank takes for a while, in addition to its rows, when weights are
-  // initialized, saved or loaded: a full copy in fp32, and one in the 16-bit compute type, unless
-  // they lie there in full anyway.
+  // initialized, saved or loaded: a full copy in fp32, unless they lie there as fp32 anyway or fit
+  // into memory that only steps use, and for a device one in the 16-bit compute type.
   size_t weights_copy_bytes = 0;
 
   size_t row_bytes(RowKind kind) const;  // 0 if there is no such row

@@ -225,6 +225,22 @@ class Rows {
   std::vector<MemoryRow> rows_;
 };
 
+// See MemoryPlan::weights_copy_bytes.
+size_t weights_copy_bytes(const MemoryPlan& memory, const Plan& plan, const PlanOptions& options) {
+  const ParameterLayout& layout = plan.layout;
+  const bool halves = layout.compute != DType::kF32;
+  const size_t bytes = static_cast<size_t>(layout.elements) * sizeof(float);
+  if (options.device)
+    return bytes + (halves ? static_cast<size_t>(layout.elements) * size_of(layout.compute) : 0);
+  const bool whole =
+      halves ? memory.row_bytes(RowKind::kMasters) >= bytes : !plan.sharding.shards_parameters();
+  // Between steps the arena and the gradients are free.
+  const bool in_gradients =
+      !options.evaluation_only && !plan.sharding.shards_gradients() && layout.frozen_elements == 0;
+  const bool in_arena = memory.row_bytes(RowKind::kArena) >= bytes;
+  return whole || in_gradients || in_arena ? 0 : bytes;
+}
+
 }  // namespace
 
 MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options) {
@@ -233,10 +249,7 @@ MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const Pla
     memory.rows.push_back({RowKind::kGraphs,
                            recorded_bytes(training, plan, options.device->recordings),
                            "taken by the driver, an upper estimate"});
-  const bool halves = plan.layout.compute != DType::kF32;
-  if (halves || plan.sharding.shards_parameters() || options.device)
-    memory.weights_copy_bytes = static_cast<size_t>(plan.layout.elements) *
-                                (sizeof(float) + (halves ? size_of(plan.layout.compute) : 0));
+  memory.weights_copy_bytes = weights_copy_bytes(memory, plan, options);
   return memory;
 }
 

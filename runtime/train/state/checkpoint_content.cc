@@ -117,20 +117,22 @@ const std::byte* CheckpointContent::piece(const std::byte* from,
 
 const float* CheckpointContent::collect_weights(std::span<float> to) {
   const bool writes = context_.communicator.rank() == 0;
-  const plan::Plan& plan = context_.plan;
-  if (plan.layout.compute != DType::kF32 || plan.sharding.shards_parameters()) {
+  const int64_t all = context_.plan.layout.elements;
+  const float* const whole = whole_weights(context_.plan, memory_);
+  if (whole == nullptr) {
     gathered_.emplace(context_, memory_, to);
     const float* const gathered_weights = gathered_->read();
     return writes ? gathered_weights : nullptr;
   }
   if (!writes) return nullptr;
   if (to.empty() && separate_) {
-    weights_copy_.resize(static_cast<size_t>(plan.layout.elements));
+    weights_copy_.resize(static_cast<size_t>(all));
     to = weights_copy_;
   }
   std::span<std::byte> destination = std::as_writable_bytes(to);
-  return reinterpret_cast<const float*>(piece(
-      memory_.parameters, destination, static_cast<size_t>(plan.layout.elements) * sizeof(float)));
+  return reinterpret_cast<const float*>(piece(reinterpret_cast<const std::byte*>(whole),
+                                              destination,
+                                              static_cast<size_t>(all) * sizeof(float)));
 }
 
 void CheckpointContent::collect_moments(std::span<std::byte> to) {

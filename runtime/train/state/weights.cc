@@ -6,6 +6,7 @@
 
 #include "collectives/gather/gather_parts.h"
 #include "runtime/base/content_hash.h"
+#include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/train/gather_values.h"
 #include "runtime/train/number_types.h"
@@ -51,21 +52,42 @@ float* fp32_owned(const plan::Plan& plan, const RunMemory& memory) {
   return packed ? reinterpret_cast<float*>(memory.parameters) : memory.masters;
 }
 
+// Memory for a copy of all weights that no step is using, filled with zeros, because padding is to
+// be zero. In the gradients the weights' padding lies where the gradients have theirs.
+std::span<float> unused_between_steps(const plan::Plan& plan, const RunMemory& memory) {
+  const auto elements = static_cast<size_t>(plan.layout.elements);
+  const bool in_arena = plan.memory.row_bytes(plan::RowKind::kArena) >= elements * sizeof(float);
+  LOCKSTEP_CHECK(in_arena || plan.layout.gradient_elements == plan.layout.elements);
+  const std::span<float> floats = {
+      in_arena ? reinterpret_cast<float*>(memory.arena) : memory.gradients, elements};
+  std::ranges::fill(floats, 0.0f);
+  return floats;
+}
+
 }  // namespace
+
+float* whole_weights(const plan::Plan& plan, const RunMemory& memory) {
+  if (plan.layout.compute == DType::kF32)
+    return plan.sharding.shards_parameters() ? nullptr
+                                             : reinterpret_cast<float*>(memory.parameters);
+  const size_t bytes = static_cast<size_t>(plan.layout.elements) * sizeof(float);
+  return plan.memory.row_bytes(plan::RowKind::kMasters) >= bytes ? memory.masters : nullptr;
+}
 
 HostWeights::HostWeights(const RunContext& context,
                          const RunMemory& memory,
                          std::span<float> storage)
     : context_(context), memory_(memory) {
-  const plan::Plan& plan = context.plan;
-  if (plan.layout.compute == DType::kF32 && !plan.sharding.shards_parameters()) {
-    parameters_.emplace(
-        context.backend, reinterpret_cast<float*>(memory.parameters), plan.layout.elements);
+  const int64_t all = context.plan.layout.elements;
+  if (float* const whole = whole_weights(context.plan, memory)) {
+    whole_.emplace(context.backend, whole, all);
     return;
   }
   full_ = storage;
+  if (full_.empty() && context.plan.memory.weights_copy_bytes == 0)
+    full_ = unused_between_steps(context.plan, memory);
   if (full_.empty()) {
-    full_storage_.resize(static_cast<size_t>(plan.layout.elements));
+    full_storage_.resize(static_cast<size_t>(all));
     full_ = full_storage_;
   }
   float* const owned = fp32_owned(context.plan, memory);
@@ -81,7 +103,7 @@ std::vector<collectives::Range> HostWeights::stored() const {
 }
 
 float* HostWeights::read() {
-  if (parameters_) return parameters_->read();
+  if (whole_) return whole_->read();
   const float* masters = masters_->read();
   each_range(stored(), [&](int64_t begin, int64_t local, int64_t n) {
     std::copy_n(masters + local, n, full_.data() + begin);
@@ -109,41 +131,45 @@ void HostWeights::read_frozen() {
   const int64_t first =
       sharded() ? plan.layout.trained() / context_.communicator.size() : plan.layout.trained();
   each_range(ranges, [&](int64_t begin, int64_t local, int64_t n) {
-    std::vector<std::byte> values(static_cast<size_t>(n) * size_of(compute));
-    context_.backend.copy(
-        memory_.parameters + static_cast<size_t>(first + local) * size_of(compute),
-        values.data(),
-        values.size());
-    context_.backend.synchronize();
+    const auto size = static_cast<int64_t>(size_of(compute));
+    exec::HostCopyOf<std::byte> values(
+        context_.backend, memory_.parameters + (first + local) * size, n * size);
     widen_all(
-        values.data(), compute, full_.subspan(static_cast<size_t>(begin), static_cast<size_t>(n)));
+        values.read(), compute, full_.subspan(static_cast<size_t>(begin), static_cast<size_t>(n)));
   });
 }
 
 void HostWeights::write() {
-  if (parameters_) return parameters_->write();
-  if (masters_) {
+  if (whole_) {
+    whole_->write();
+  } else if (masters_) {
     each_range(stored(), [&](int64_t begin, int64_t local, int64_t n) {
       std::copy_n(full_.data() + begin, n, masters_->data() + local);
     });
     masters_->write();
   }
-  const DType compute = context_.plan.layout.compute;
-  if (compute == DType::kF32) return;
-  const size_t size = size_of(compute);
-  std::vector<std::byte> rounded(full_.size() * size);
-  round_all(full_, compute, rounded.data());
-  const auto copy = [&](int64_t from, int64_t to, int64_t n) {
-    context_.backend.copy(rounded.data() + static_cast<size_t>(from) * size,
-                          memory_.parameters + static_cast<size_t>(to) * size,
-                          static_cast<size_t>(n) * size);
+  if (context_.plan.layout.compute != DType::kF32) write_rounded();
+}
+
+// Writes the numbers that the ops read, rounded: all of them, or this rank's part if they are
+// sharded.
+void HostWeights::write_rounded() {
+  const plan::ParameterLayout& layout = context_.plan.layout;
+  const auto size = static_cast<int64_t>(size_of(layout.compute));
+  const int64_t parts = sharded() ? context_.plan.sharding.topology.ranks() : 1;
+  exec::HostCopyOf<std::byte> rounded(
+      context_.backend, memory_.parameters, layout.elements / parts * size);
+  const float* const floats = data();
+  const auto round_range = [&](int64_t begin, int64_t local, int64_t n) {
+    round_all(
+        {floats + begin, static_cast<size_t>(n)}, layout.compute, rounded.data() + local * size);
   };
   if (sharded()) {
-    each_range(context_.owned_parameters(), copy);
+    each_range(context_.owned_parameters(), round_range);
   } else {
-    copy(0, 0, static_cast<int64_t>(full_.size()));
+    round_range(0, 0, layout.elements);
   }
-  context_.backend.synchronize();
+  rounded.write();
 }
 
 WeightsHash::WeightsHash(const RunContext& context, const RunMemory& memory)

@@ -11,20 +11,24 @@
 
 namespace lockstep::train {
 
+// All weights as fp32, flat, in the backend's memory; null if this rank has only some of them.
+float* whole_weights(const plan::Plan& plan, const RunMemory& memory);
+
 // If the ops read fp32, these are the parameters themselves, of which every rank has all, or its
 // owned ranges if they are sharded. Otherwise they are the fp32 master weights, of which every rank
-// has its owned ranges. Frozen parameters have no masters: the 16-bit numbers that the ops read are
-// converted to fp32.
+// has the ranges that it updates. Frozen parameters have no masters: the 16-bit numbers that the
+// ops read are converted to fp32. whole_weights() that the host can reach are used in place.
 class HostWeights {
  public:
-  // `storage`: memory for the assembled weights, borrowed. If it is empty, memory is allocated when
-  // needed.
+  // `storage`: memory for the assembled weights, borrowed. If it is empty, they are assembled in
+  // memory that only steps use, or in memory of their own (MemoryPlan::weights_copy_bytes). So no
+  // step may run while the weights are in use.
   HostWeights(const RunContext& context, const RunMemory& memory, std::span<float> storage = {});
   HostWeights(const HostWeights&) = delete;
   HostWeights& operator=(const HostWeights&) = delete;
 
   // The flat buffer (ParameterLayout::elements).
-  float* data() { return full_.empty() ? parameters_->data() : full_.data(); }
+  float* data() { return full_.empty() ? whole_->data() : full_.data(); }
   // Copies the weights from the device and gathers them if they are sharded; returns data().
   // Collective: all ranks call it together.
   float* read();
@@ -37,13 +41,14 @@ class HostWeights {
   // The ranges whose floats are in masters_, packed.
   std::vector<collectives::Range> stored() const;
   void read_frozen();
+  void write_rounded();
 
   const RunContext& context_;
   const RunMemory& memory_;
-  std::optional<exec::HostCopy> parameters_;  // if parameters_ are fp32 and not sharded
-  std::optional<exec::HostCopy> masters_;     // the stored() ranges, in training
-  std::span<float> full_;                     // the assembled weights otherwise
-  std::vector<float> full_storage_;           // the memory of full_, if none was given
+  std::optional<exec::HostCopy> whole_;    // the whole_weights(), if there are some
+  std::optional<exec::HostCopy> masters_;  // the stored() ranges otherwise, in training
+  std::span<float> full_;                  // the assembled weights otherwise
+  std::vector<float> full_storage_;        // the memory of full_, if none was given
 };
 
 // The hash of all weights, computed from hashes that the backend takes of its memory.

@@ -212,29 +212,52 @@ TEST(Plan, SumsGoEverywhereInSharedMemory) {
   EXPECT_EQ(plan.memory.row_bytes(RowKind::kStaging), 0u);
 }
 
-// Weights that do not lie on the host as a whole in fp32 are copied there while they are begun.
+// Weights that do not lie on the host as a whole in fp32 are copied there while they are begun,
+// unless memory that only steps use has room for them.
 TEST(Plan, CountsTheCopyOfTheWeights) {
-  const auto copied = [&](int stage, DType compute, bool separate_memory = false) {
+  struct Case {
+    int stage = 1;
+    DType compute = DType::kBF16;
+    int ranks = 2;
+    bool separate_memory = false, evaluation_only = false, frozen = false;
+    int width = 64;  // the arena of wide ones is smaller than the weights
+  };
+  const auto copied = [&](const Case& of) {
     PlanOptions options;
-    options.sharding.topology = {1, 2};
+    options.sharding.topology = {1, of.ranks};
     options.sharding.lanes = 2;
-    options.sharding.zero_stage = stage;
-    if (separate_memory) options.device.emplace();
-    graph::Graph graph =
-        models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
-    for (const TensorId parameter : graph.parameters) graph[parameter].dtype = compute;
+    options.sharding.zero_stage = of.stage;
+    options.evaluation_only = of.evaluation_only;
+    if (of.separate_memory) options.device.emplace();
+    graph::GraphOptions graph_options(graph::Purpose::kTraining);
+    graph_options.prepare_parameters = [&](graph::Graph& graph) {
+      graph[graph.parameters.front()].frozen = of.frozen;
+    };
+    GptConfig config = testing::small_gpt();
+    config.width = of.width;
+    graph::Graph graph = models::build_model(config, {}, 2, graph_options);
+    for (const TensorId parameter : graph.parameters) graph[parameter].dtype = of.compute;
     const Plan plan = make_plan({graph}, options, none);
     const size_t rows = plan.memory.total_bytes() - plan.memory.device_bytes();
-    EXPECT_EQ(plan.memory.host_bytes(2), 2 * (rows + plan.memory.weights_copy_bytes));
+    const auto ranks = static_cast<size_t>(of.ranks);
+    EXPECT_EQ(plan.memory.host_bytes(of.ranks), ranks * (rows + plan.memory.weights_copy_bytes));
     const bool told =
         memory_table(plan.memory).find("temporarily on the host") != std::string::npos;
     EXPECT_EQ(told, plan.memory.weights_copy_bytes > 0);
     return plan.memory.weights_copy_bytes / static_cast<size_t>(plan.layout.elements);
   };
-  EXPECT_EQ(copied(1, DType::kF32), 0u);
-  EXPECT_EQ(copied(3, DType::kF32), 4u);
-  EXPECT_EQ(copied(1, DType::kBF16), 6u);
-  EXPECT_EQ(copied(1, DType::kF32, /*separate_memory=*/true), 4u);
+  EXPECT_EQ(copied({.compute = DType::kF32}), 0u);
+  EXPECT_EQ(copied({.stage = 3, .compute = DType::kF32}), 4u);
+  EXPECT_EQ(copied({.compute = DType::kF32, .separate_memory = true}), 4u);
+  EXPECT_EQ(copied({.separate_memory = true}), 6u);
+  EXPECT_EQ(copied({.ranks = 1}), 0u);              // in the master weights
+  EXPECT_EQ(copied({.stage = 0}), 0u);              // of every rank
+  EXPECT_EQ(copied({}), 0u);                        // in the gradients
+  EXPECT_EQ(copied({.stage = 2}), 4u);              // not of some buckets alone
+  EXPECT_EQ(copied({.stage = 2, .width = 8}), 0u);  // in the arena
+  EXPECT_EQ(copied({.frozen = true}), 4u);
+  EXPECT_EQ(copied({.frozen = true, .width = 8}), 0u);
+  EXPECT_EQ(copied({.evaluation_only = true}), 4u);
 }
 
 // A rank with four of eight lanes: what rounding takes of four lanes, of three sums of them, and of

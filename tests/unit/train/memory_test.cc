@@ -1,4 +1,5 @@
 // Catches: memory that the plan does not know of, and an allocation inside a training step.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <new>
 
 #include "runtime/base/flight_recorder.h"
+#include "runtime/base/half.h"
 #include "runtime/cpu/matmul/tile_units.h"
 #include "tests/reference/prepared.h"
 #include "tests/reference/runs.h"
@@ -17,9 +19,12 @@
 namespace {
 
 std::atomic<int64_t> g_allocations{0};
+std::atomic<size_t> g_largest{0};  // bytes
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++g_allocations;
+  for (size_t largest = g_largest; largest < bytes;)
+    if (g_largest.compare_exchange_weak(largest, bytes)) break;
   void* memory = alignment == 0 ? std::malloc(bytes == 0 ? 1 : bytes)
                                 : std::aligned_alloc(
                                       alignment, (bytes + alignment - 1) / alignment * alignment);
@@ -167,6 +172,25 @@ TEST_P(MemoryTest, TheRunAllocatesWhatThePlanSays) {
       trainer.run(3);
       expect_planned();
     });
+  }
+}
+
+// What has room in master weights or gradients is initialized, saved and loaded there.
+TEST(Memory, HalvesNeedNoCopyOfTheWeights) {
+  constexpr int64_t kWidth = 256, kLayers = 2;
+  for (const int ranks : {1, 2}) {
+    const TemporaryFolder folder;
+    const auto train = [&](const char* resume, int64_t steps) {
+      testing::train_in(folder.path(),
+                        {in_bf16(testing::gpt_config()),
+                         ranks,
+                         {.resume = resume, .max_steps = steps},
+                         {fmt::format("model.gpt.width={}", kWidth), "comm.bucket_mib=1"}});
+    };
+    g_largest = 0;
+    train("none", 1);
+    train("auto", 2);
+    EXPECT_LT(g_largest, 12 * kLayers * kWidth * kWidth * sizeof(BFloat16)) << ranks << " ranks";
   }
 }
 
