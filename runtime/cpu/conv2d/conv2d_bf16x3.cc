@@ -13,8 +13,6 @@
 namespace lockstep::cpu::bf16x3 {
 namespace {
 
-int64_t gather_chunks(const Gather<float>& g) { return g.taps() * TapChunks(g).in_tap; }
-
 void run(const Gather<float>& g, void* workspace) {
   const int64_t chunks = gather_chunks(g);
   if (g.pixels() == 0) return;
@@ -37,12 +35,6 @@ void run(const Gather<float>& g, void* workspace) {
 int64_t gather_bytes(const Gather<float>& g, int threads) {
   return split_workspace_bytes(g.pixels(), g.columns, gather_chunks(g), threads);
 }
-
-// Columns of d_weight as a matrix with a row for each output channel.
-int64_t weight_columns(const graph::Conv2dShape& s) {
-  return s.kernel_h * s.kernel_w * s.group_channels();
-}
-int64_t weight_chunks(const graph::Conv2dShape& s) { return ceil_div(s.out_pixels(), kTileDepth); }
 
 }  // namespace
 
@@ -68,9 +60,7 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
     const Gather<float> g = backward_gather(backward, h, w);
     bytes = std::max(bytes, gather_bytes(g, threads));
   });
-  return std::max(
-      bytes,
-      split_workspace_bytes(s.group_outputs(), weight_columns(s), weight_chunks(s), threads));
+  return std::max(bytes, weight_workspace_bytes<float>(s, threads));
 }
 
 void conv2d_forward(const Conv2dProduct<float>& op, void* workspace) {
@@ -97,26 +87,8 @@ void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
 }
 
 void conv2d_backward_weight(const graph::Conv2dBackward<float>& op) {
-  const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) return bf16x3::linear_backward_weight(linear_backward(op));
-  const int64_t columns = weight_columns(s), pixels = s.out_pixels();
-  for (int64_t group = 0; group < s.groups; ++group) {
-    float* const d_weight = op.d_weight + group * s.group_outputs() * columns;
-    if (pixels == 0) {
-      if (!op.accumulate_weight)
-        std::memset(d_weight, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
-      continue;
-    }
-    multiply_all(
-        DenseA<float>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
-        TapPixelsB<float>(s, op.x + group * s.group_channels()),
-        DenseC{d_weight, columns},
-        s.group_outputs(),
-        columns,
-        weight_chunks(s),
-        op.accumulate_weight,
-        op.workspace);
-  }
+  if (op.shape.is_linear()) return bf16x3::linear_backward_weight(linear_backward(op));
+  multiply_for_weight(op);
 }
 
 }  // namespace lockstep::cpu::bf16x3

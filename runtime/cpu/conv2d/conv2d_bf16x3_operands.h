@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "runtime/cpu/conv2d/conv2d_gather.h"
 #include "runtime/cpu/matmul/bf16x3_operands.h"
@@ -19,6 +20,10 @@ struct TapChunks {
   int64_t channels(int64_t chunk) const { return std::min(kTileDepth, depth - channel(chunk)); }
   int64_t depth, in_tap;
 };
+template <typename T>
+int64_t gather_chunks(const Gather<T>& g) {
+  return g.taps() * TapChunks(g).in_tap;
+}
 
 // A pixel of a Gather's result.
 struct GatherPixel {
@@ -259,5 +264,38 @@ struct TapPixelsB {
   const T* x;
   int64_t channels;
 };
+
+// The gradient of the weights of a group: a row for each output channel, a column for each (tap,
+// channel).
+inline int64_t weight_columns(const graph::Conv2dShape& s) {
+  return s.kernel_h * s.kernel_w * s.group_channels();
+}
+template <typename T>
+int64_t weight_workspace_bytes(const graph::Conv2dShape& s, int threads) {
+  return split_workspace_bytes<T>(
+      s.group_outputs(), weight_columns(s), ceil_div(s.out_pixels(), kTileDepth), threads);
+}
+template <typename T>
+void multiply_for_weight(const graph::Conv2dBackward<T>& op) {
+  const graph::Conv2dShape& s = op.shape;
+  const int64_t columns = weight_columns(s), pixels = s.out_pixels();
+  for (int64_t group = 0; group < s.groups; ++group) {
+    float* const d_weight = op.d_weight + group * s.group_outputs() * columns;
+    if (pixels == 0) {
+      if (!op.accumulate_weight)
+        std::memset(d_weight, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
+      continue;
+    }
+    multiply_all(
+        DenseA<T>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true}, pixels},
+        TapPixelsB<T>(s, op.x + group * s.group_channels()),
+        DenseC{d_weight, columns},
+        s.group_outputs(),
+        columns,
+        ceil_div(pixels, kTileDepth),
+        op.accumulate_weight,
+        op.workspace);
+  }
+}
 
 }  // namespace lockstep::cpu

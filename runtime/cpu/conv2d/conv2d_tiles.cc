@@ -53,8 +53,6 @@ namespace {
 
 using Number = BFloat16;
 
-int64_t gather_chunks(const Gather<Number>& g) { return g.taps() * TapChunks(g).in_tap; }
-
 // A worker's blocks of pixels, and its scratch memory in bytes: the sums, then that of
 // multiply_rectangle().
 struct GatherBlocks {
@@ -126,11 +124,6 @@ int64_t gather_bytes(const Gather<Number>& g, int threads) {
   return grid.workers() * GatherBlocks(g, grid).bytes;
 }
 
-// Columns of d_weight as a matrix with a row for each output channel.
-int64_t weight_columns(const graph::Conv2dShape& s) {
-  return s.kernel_h * s.kernel_w * s.group_channels();
-}
-
 }  // namespace
 
 bool supports(const graph::Conv2dShape& s) {
@@ -150,10 +143,7 @@ int64_t conv2d_workspace_bytes(const graph::Conv2dShape& s, int threads) {
   for_each_phase(s, [&](const GatherAxis& h, const GatherAxis& w) {
     bytes = std::max(bytes, gather_bytes(backward_gather(backward, h, w), threads));
   });
-  return std::max(
-      bytes,
-      split_workspace_bytes<Number>(
-          s.group_outputs(), weight_columns(s), ceil_div(s.out_pixels(), kTileDepth), threads));
+  return std::max(bytes, weight_workspace_bytes<Number>(s, threads));
 }
 
 void conv2d_forward(const Conv2dProduct<Number>& op, void* workspace) {
@@ -170,28 +160,7 @@ void conv2d_backward_input(const graph::Conv2dBackward<Number>& op) {
   });
 }
 
-void conv2d_backward_weight(const graph::Conv2dBackward<Number>& op) {
-  const graph::Conv2dShape& s = op.shape;
-  const int64_t columns = weight_columns(s), pixels = s.out_pixels();
-  for (int64_t group = 0; group < s.groups; ++group) {
-    float* const d_weight = op.d_weight + group * s.group_outputs() * columns;
-    if (pixels == 0) {
-      if (!op.accumulate_weight)
-        std::memset(d_weight, 0, static_cast<size_t>(s.group_outputs() * columns) * sizeof(float));
-      continue;
-    }
-    multiply_all(
-        DenseA<Number>{{op.d_y + group * s.group_outputs(), s.outputs, /*transposed=*/true},
-                       pixels},
-        TapPixelsB<Number>(s, op.x + group * s.group_channels()),
-        DenseC{d_weight, columns},
-        s.group_outputs(),
-        columns,
-        ceil_div(pixels, kTileDepth),
-        op.accumulate_weight,
-        op.workspace);
-  }
-}
+void conv2d_backward_weight(const graph::Conv2dBackward<Number>& op) { multiply_for_weight(op); }
 
 }  // namespace tiles
 }  // namespace lockstep::cpu

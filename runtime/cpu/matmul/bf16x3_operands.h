@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
+#include "runtime/base/error.h"
 #include "runtime/cpu/matmul/bf16x3_product.h"
 #include "runtime/cpu/matmul/gemm.h"
 
@@ -122,5 +124,25 @@ struct DenseC {
   float* data;
   int64_t c_stride;
 };
+
+// gemm() of gemm.h by tiles, for operands of type T.
+template <typename T>
+void multiply_matrices(const Gemm& p, void* workspace) {
+  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
+  if (p.rows == 0 || p.columns == 0) return;
+  if (p.depth == 0) {
+    for (int64_t i = 0; i < p.rows && !p.accumulate; ++i)
+      std::memset(p.c + i * p.c_stride, 0, static_cast<size_t>(p.columns) * sizeof(float));
+    return;
+  }
+  multiply_all(DenseA<T>{p.a, p.depth},
+               DenseB<T>{p.b, p.depth},
+               DenseC{p.c, p.c_stride},
+               p.rows,
+               p.columns,
+               ceil_div(p.depth, kTileDepth),
+               p.accumulate,
+               workspace);
+}
 
 }  // namespace lockstep::cpu

@@ -1,7 +1,6 @@
 #include "runtime/cpu/matmul/linear_tiles.h"
 
 #include <algorithm>
-#include <cstring>
 #include <type_traits>
 
 #include "runtime/base/error.h"
@@ -82,23 +81,7 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   return sums_bytes(shape) + gemm_workspace_bytes(shape.rows, shape.outputs, shape.inputs, threads);
 }
 
-void gemm(const Gemm& p, void* workspace) {
-  LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
-  if (p.rows == 0 || p.columns == 0) return;
-  if (p.depth == 0) {
-    for (int64_t i = 0; i < p.rows && !p.accumulate; ++i)
-      std::memset(p.c + i * p.c_stride, 0, static_cast<size_t>(p.columns) * sizeof(float));
-    return;
-  }
-  multiply_all(DenseA<Numbers>{p.a, p.depth},
-               DenseB<Numbers>{p.b, p.depth},
-               DenseC{p.c, p.c_stride},
-               p.rows,
-               p.columns,
-               ceil_div(p.depth, kTileDepth),
-               p.accumulate,
-               workspace);
-}
+void gemm(const Gemm& p, void* workspace) { multiply_matrices<Numbers>(p, workspace); }
 
 template <typename T>
 void linear_forward(const LinearProduct<T>& op, void* workspace) {
