@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "launcher/bench/op_timing.h"
 #include "launcher/command_line/results.h"
@@ -26,7 +28,7 @@ struct BenchOptions {
 void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings) {
   double step_us = 0;
   for (const OpTiming& timing : timings) step_us += timing.us * timing.count;
-  fmt::print("{:28}{:>6}{:>11}{:>7}{:>9}{:>7}{:>9}{:>7}  {}\n",
+  fmt::print("{:28}{:>6}{:>11}{:>7}{:>9}{:>7}{:>9}{:>7}  {:24}{}\n",
              "op",
              "count",
              "us each",
@@ -35,9 +37,14 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
              "",
              "TFLOP/s",
              "",
+             "reached",
              "inputs");
-  for (const OpTiming& timing : timings)
-    fmt::print("{:28}{:>6}{:>11.1f}{:>6.1f}%{:>9.0f}{:>6.0f}%{:>9.2f}{:>6.0f}%  {}\n",
+  std::map<std::string, double> peaks;
+  for (const OpTiming& timing : timings) {
+    double& peak = peaks[timing.units];
+    peak = std::max(peak, timing.peak_tflops);
+    const Reached best = reached(timing, ceilings);
+    fmt::print("{:28}{:>6}{:>11.1f}{:>6.1f}%{:>9.0f}{:>6.0f}%{:>9.2f}{:>6.0f}%  {:24}{}\n",
                timing.op,
                timing.count,
                timing.us,
@@ -45,16 +52,14 @@ void print_table(const std::vector<OpTiming>& timings, const Ceilings& ceilings)
                timing.gbytes_per_s,
                100 * timing.gbytes_per_s / ceilings.copy_gbytes_per_s,
                timing.tflops,
-               100 * timing.tflops / ceilings.matmul_tflops,
+               100 * timing.tflops / timing.peak_tflops,
+               fmt::format("{:.0f}% of {}", 100 * best.share, best.ceiling),
                timing.shapes);
-  fmt::print(
-      "{:28}{:>6}{:>11.1f} us for one lane\nceilings: {:.0f} GB/s of a large copy, {:.2f} TFLOP/s "
-      "of a large product\n",
-      "all",
-      "",
-      step_us,
-      ceilings.copy_gbytes_per_s,
-      ceilings.matmul_tflops);
+  }
+  std::string line = fmt::format("{:.0f} GB/s of a large copy", ceilings.copy_gbytes_per_s);
+  for (const auto& [units, tflops] : peaks)
+    line += fmt::format(", {:.2f} TFLOP/s of {}", tflops, units);
+  fmt::print("{:28}{:>6}{:>11.1f} us for one lane\nceilings: {}\n", "all", "", step_us, line);
 }
 
 Json to_json(const std::vector<OpTiming>& timings,
@@ -65,14 +70,20 @@ Json to_json(const std::vector<OpTiming>& timings,
   json["device"] = device.description();
   if (!placeholder.empty()) json["assumed"] = placeholder;
   json["copy_gbytes_per_s"] = ceilings.copy_gbytes_per_s;
-  json["matmul_tflops"] = ceilings.matmul_tflops;
-  for (const OpTiming& timing : timings)
+  if (ceilings.matmul_tflops > 0) json["matmul_tflops"] = ceilings.matmul_tflops;
+  for (const OpTiming& timing : timings) {
+    const Reached best = reached(timing, ceilings);
     json["ops"].push_back(Json::object({{"op", timing.op},
                                         {"inputs", timing.shapes},
                                         {"count", timing.count},
                                         {"us", timing.us},
                                         {"gbytes_per_s", timing.gbytes_per_s},
-                                        {"tflops", timing.tflops}}));
+                                        {"tflops", timing.tflops},
+                                        {"peak_tflops", timing.peak_tflops},
+                                        {"units", timing.units},
+                                        {"ceiling", best.ceiling},
+                                        {"share_of_ceiling", best.share}}));
+  }
   return json;
 }
 
@@ -91,10 +102,9 @@ void bench_ops(const BenchOptions& options, exec::Device& device) {
   const exec::BackendRequest request = {prepared.config.execution.tf32,
                                         run::compute_type(prepared.config.execution.precision),
                                         /*record_repeated_work=*/!options.common.eager};
-  const Ceilings ceilings =
-      measure_ceilings(device, request, prepared.config.execution.bf16x3, options.repeats);
+  const Ceilings ceilings = measure_ceilings(device, request, options.repeats);
   std::vector<OpTiming> timings =
-      time_ops(prepared.graphs->training, device, request, options.repeats);
+      time_ops(prepared.graphs->training, device, request, ceilings, options.repeats);
   std::ranges::sort(
       timings, std::greater(), [](const OpTiming& timing) { return timing.us * timing.count; });
   const std::string& placeholder = prepared.data->summary.placeholder;
@@ -114,8 +124,8 @@ CommandSpec bench_command() {
   CommandSpec ops{
       .name = "ops",
       .help =
-          "Time every op of a config's training step, and compare it with a large copy and a large "
-          "matrix product"};
+          "Time every op of a config's training step, and compare it with a large copy and the "
+          "peak of the arithmetic"};
   add_common_options(ops, options->common);
   ops.add("--repeats",
           &options->repeats,
@@ -123,9 +133,12 @@ CommandSpec bench_command() {
           {.show_default = true, .allowed = WholeNumbers{1, 1000}});
   ops.footer =
       "GB/s count every input and output as moved once, TFLOP/s a multiply-add as two; the "
-      "percentages are of the ceilings, measured first. An op is repeated on the same memory: what "
-      "fits in the caches may be faster than the copy. Data files may be missing if the config "
-      "describes the data.";
+      "percentages are of the ceilings: a large copy, measured first, and on a GPU a large "
+      "product, on a CPU the peak of the units that the op uses (multiply-adds or AMX tiles), "
+      "measured beside the op on all compute threads. \"Reached\" is the larger of both. An op is "
+      "repeated on the same memory: what fits in the caches may be faster than the copy. "
+      "Convolutions by Winograd's algorithm do fewer operations than are counted. Data files may "
+      "be missing if the config describes the data.";
   ops.run = [options](Session& session) {
     return on_first_device(
         session, options->common, [&](exec::Device& device) { bench_ops(*options, device); });

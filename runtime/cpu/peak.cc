@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "runtime/base/time.h"
+#include "runtime/cpu/matmul/bf16x3.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/peak.cc"
@@ -57,21 +59,34 @@ namespace {
 HWY_EXPORT(fma_chains);
 HWY_EXPORT(flops_per_iteration);
 
-}  // namespace
-
-double measure_peak_flops() {
-  constexpr int kIterations = 100000, kTries = 5;
+// The largest rate at which `threads` threads do work of `flops` operations each.
+template <typename Work>
+double best_rate(int threads, double flops, const Work& work) {
+  constexpr int kTries = 5;
   double best = 0;
-  volatile float start = 1.5f;
-  volatile double sink = 0;
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const double begin = now_ms();
-    sink = HWY_DYNAMIC_DISPATCH(fma_chains)(kIterations, start);
-    const double seconds = (now_ms() - begin) / 1000;
-    best = std::max(best, HWY_DYNAMIC_DISPATCH(flops_per_iteration)() * kIterations / seconds);
+    for_each_worker(threads, [&](int64_t) { work(); });
+    best = std::max(best, 1000 * threads * flops / (now_ms() - begin));
   }
-  static_cast<void>(sink);
   return best;
+}
+
+}  // namespace
+
+double measure_peak_flops(int threads) {
+  constexpr int kIterations = 100000;
+  volatile float start = 1.5f;
+  return best_rate(threads, HWY_DYNAMIC_DISPATCH(flops_per_iteration)() * kIterations, [&] {
+    [[maybe_unused]] volatile double sink = HWY_DYNAMIC_DISPATCH(fma_chains)(kIterations, start);
+  });
+}
+
+double measure_tile_flops(int threads) {
+  constexpr int64_t kTimes = 10000, kFlops = 2 * kTileEdge * kTileEdge * kTileDepth;
+  const auto multiply = tile_kernels<BFloat16>().multiply_in_registers;
+  if (multiply == nullptr) return 0;
+  return best_rate(threads, static_cast<double>(4 * kFlops * kTimes), [&] { multiply(kTimes); });
 }
 
 double peak_flops() {

@@ -29,6 +29,8 @@ class OpRunner {
   void write(TensorId tensor, std::span<const double> elements);
   // Queues one op.
   void run(size_t op);
+  // What runs an op.
+  const Implementation& implementation(size_t op) const { return *implementations_[op]; }
 
  private:
   void gather_lanes(const graph::Op& op);

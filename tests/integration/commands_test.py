@@ -178,6 +178,13 @@ def benches(bench):
     """)
     bench.run("bench", "ops", config, "--repeats", 1, "--json", out)
     assert "gather_lanes" in out.read_text(), out.read_text()
+    found = json.loads(out.read_text())
+    for row in found["ops"]:
+        assert row["units"] in ("multiply-adds", "AMX tiles") and row["peak_tflops"] > 0, row
+        shares = {row["units"]: row["tflops"] / row["peak_tflops"],
+                  "a large copy": row["gbytes_per_s"] / found["copy_gbytes_per_s"]}
+        best = max(shares, key=shares.get)
+        assert row["ceiling"] == best and abs(row["share_of_ceiling"] - shares[best]) < 1e-6, row
     done = bench.run("bench", "ops", bench.gpt, "--data", "nowhere", "--repeats", 1, "--json", out)
     told = json.loads(out.read_text())["assumed"]
     assert "text.txt does not exist" in told and told in done.stdout, done.stdout

@@ -130,6 +130,10 @@ struct TileKernels {
     bool next_of_b = false;
   };
   void (*multiply)(const Tiles& tiles);
+
+  // Adds four products of tiles of bfloat16, in registers, `times` times: the peak of a matrix
+  // unit. Null: there is none.
+  void (*multiply_in_registers)(int64_t times) = nullptr;
 };
 
 using Bf16x3Kernels = TileKernels<float>;

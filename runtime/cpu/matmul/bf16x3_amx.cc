@@ -388,6 +388,26 @@ LOCKSTEP_AMX void multiply(const typename TileKernels<T>::Tiles& t) {
   _tile_release();
 }
 
+// The numbers are random, because products of zeros need less power and so permit higher clocks.
+LOCKSTEP_AMX void multiply_in_registers(int64_t times) {
+  static constexpr TileConfig kConfig;
+  alignas(64) uint16_t numbers[4 * kPartElems];
+  uint32_t state = 1;
+  for (uint16_t& number : numbers) {
+    state = state * 1664525 + 1013904223;
+    number = static_cast<uint16_t>((state >> 16 & 0x807f) | 0x3f80);  // 1 to 2, or -1 to -2
+  }
+  _tile_loadconfig(&kConfig);
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+  load_a<2, 2>(numbers, kPartElems);
+  load_b<BFloat16, 2>(numbers + 2 * kPartElems);
+  for (int64_t i = 0; i < times; ++i) add_products<2, 2>();
+  _tile_release();
+}
+
 // ---- Whether there is AMX ----
 
 bool usable() {
@@ -414,7 +434,8 @@ const TileKernels<T>* amx_tile_kernels() {
                                               pack_rows_as_columns<T>,
                                               pack_depth<T>,
                                               pack_depth_as_rows<T>,
-                                              multiply<T>};
+                                              multiply<T>,
+                                              multiply_in_registers};
   static const bool kUsable = usable();
   return kUsable ? &kKernels : nullptr;
 }
