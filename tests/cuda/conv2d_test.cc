@@ -33,8 +33,8 @@ TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoThirtyOneBitsIsRefused) {
   EXPECT_FALSE(cuda::conv2d_supports(shape));
 }
 
-// A grid has 2^31 - 1 blocks in its first dimension, which number the rows' tiles of all groups; those
-// of columns may be any number.
+// A grid has 2^31 - 1 blocks in its first dimension, which number the rows' tiles of all groups;
+// those of columns may be any number.
 TEST(CudaConv2dShapeTest, WhatDoesNotFitIntoAGridIsRefused) {
   const int64_t many = 65536;
   graph::Conv2dShape shape = kOnePixel;

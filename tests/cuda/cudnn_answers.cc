@@ -4,8 +4,8 @@
 //
 //   cudnn_answers GPU PRECISION CONFIG...      GPU: "H100", "RTX 4090", ... of described_gpus.h
 //
-// PRECISION is BF16, FP16, TF32 or FP32. CONFIG is the file of a run, planned with the lanes that it
-// has, or `selftest`.
+// PRECISION is BF16, FP16, TF32 or FP32. CONFIG is the file of a run, planned with the lanes that
+// it has, or `selftest`.
 // Every line of the output begins with what it is:
 //
 //   version  cuDNN's

@@ -1,6 +1,6 @@
-// Asks cuDNN itself, without a GPU, whether the graphs of attention can run: it takes descriptions of
-// GPUs and a library that stands in for the driver (driver_for_cudnn.cc), refuses what it does not
-// support, and builds the plans of the rest. tests/gpu/cudnn_table.py asks about every network.
+// Asks cuDNN itself, without a GPU, whether the graphs of attention can run: it takes descriptions
+// of GPUs and a library that stands in for the driver (driver_for_cudnn.cc), refuses what it does
+// not support, and builds the plans of the rest. tests/gpu/cudnn_table.py asks about every network.
 // Catches: a graph that would first be refused on a user's GPU, or whose plan needs more workspace
 // than is reserved.
 
@@ -124,9 +124,9 @@ TEST(CudnnAttentionParts, LongSequencesGoThroughInPartsThatDivideTheBatch) {
   EXPECT_EQ(cuda::cudnn_backward_batch({5, 65536, 12, 64, true}), 1);
 }
 
-// Every attention of the self-test: what the plan gives cuDNN it takes on every GPU, and of what the
-// plan keeps from it for the size of heads it takes nothing. So a warning without the words "a known
-// limit" is a surprise.
+// Every attention of the self-test: what the plan gives cuDNN it takes on every GPU, and of what
+// the plan keeps from it for the size of heads it takes nothing. So a warning without the words "a
+// known limit" is a surprise.
 TEST_F(CudnnAttentionTest, TakesOfTheSelftestWhatThePlanSays) {
   int taken = 0, refused = 0;
   for (const models::SmallModel& small : models::small_models()) {

@@ -1,5 +1,6 @@
 // Ranks of which the last one, at one point, does something else than the others: what a defect of
-// the program, or other programs on some hosts, would come to. Started by differing_operations_test.
+// the program, or other programs on some hosts, would come to. Started by
+// differing_operations_test.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,7 +1,7 @@
 // spin PROCESS RING: lets the main thread of a process of this user run in an endless loop, at a
-// moment when it does not wait for other ranks, as its flight recorder says, and is in the program's
-// own code: in a library's, such as memcpy(), the thread that watches it would soon loop too. Exit
-// code 77 if the system does not allow it.
+// moment when it does not wait for other ranks, as its flight recorder says, and is in the
+// program's own code: in a library's, such as memcpy(), the thread that watches it would soon loop
+// too. Exit code 77 if the system does not allow it.
 #include <sys/ptrace.h>
 #include <sys/user.h>
 #include <sys/wait.h>

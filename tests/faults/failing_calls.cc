@@ -5,8 +5,8 @@
 // CALL is open, read, write, fsync, rename, unlinkat, mkdir or lock, or `change` for all of them
 // that change what is on the disk. FAULT is a number of errno.h, `short` (half of what is written
 // is written), `slowMS` (it takes so many milliseconds longer) or `kill` (the process dies before
-// it). WHEN is N, every Nth call, =N, the Nth alone, or M-N, the Mth to the Nth, of those whose path
-// has PART if it is given. What one thread calls counts for all.
+// it). WHEN is N, every Nth call, =N, the Nth alone, or M-N, the Mth to the Nth, of those whose
+// path has PART if it is given. What one thread calls counts for all.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>

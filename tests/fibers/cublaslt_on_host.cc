@@ -1,10 +1,11 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
 // op(A) op(B) + beta C). Plain loops in float. A product needs the algorithm that was found for it,
 // and operands and a workspace as the preference promised them; what it finds in the workspace is
-// spoiled. What has no algorithm: cublaslt_rules.h. In the environment, to reach the paths for GPUs without them: FAKE_CUBLASLT_PLAIN, no
-// epilogue but the bias; FAKE_CUBLASLT_REFUSES, words separated by commas: 11x9, no product with so
-// many rows and columns; one, none with a single row or column; the name of an epilogue, such as
-// DGELU; all. FAKE_CUBLASLT_VERSION, what it says of itself.
+// spoiled. What has no algorithm: cublaslt_rules.h. In the environment, to reach the paths for GPUs
+// without them: FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES, words
+// separated by commas: 11x9, no product with so many rows and columns; one, none with a single row
+// or column; the name of an epilogue, such as DGELU; all. FAKE_CUBLASLT_VERSION, what it says of
+// itself.
 #include <cublasLt.h>
 
 #include <cmath>

@@ -1,9 +1,9 @@
 #pragma once
 // CUDA's language for the host's compiler: included by force before a kernel file of runtime/cuda,
 // so that its kernels run on the CPU, block by block, each thread of a block a fiber. Barriers and
-// shuffles are rendezvous; the order of blocks and of a block's fibers changes from launch to launch,
-// which brings out missing barriers, and blocks that read what others write. What the emulation does
-// not know (streams, atomics, PTX) does not compile.
+// shuffles are rendezvous; the order of blocks and of a block's fibers changes from launch to
+// launch, which brings out missing barriers, and blocks that read what others write. What the
+// emulation does not know (streams, atomics, PTX) does not compile.
 
 #include <bit>
 #include <cmath>
@@ -53,8 +53,8 @@ struct Launched {
 };
 inline Launched launched;  // the one that runs
 
-// Runs thread(closure) for each thread of each block. A barrier or a shuffle that some threads never
-// reach ends the process with a message.
+// Runs thread(closure) for each thread of each block. A barrier or a shuffle that some threads
+// never reach ends the process with a message.
 void run_grid(const Launched& what,
               dim3 grid,
               dim3 block,

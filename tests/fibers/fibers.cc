@@ -235,8 +235,8 @@ uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
   return values[from % kWarp];
 }
 
-// Lets the lanes of a warp go on that wait for no lane but such as wait, too. Lanes that a short warp
-// does not have cannot come.
+// Lets the lanes of a warp go on that wait for no lane but such as wait, too. Lanes that a short
+// warp does not have cannot come.
 void Block::release_exchange(size_t number) {
   Warp& warp = warps_[number];
   const unsigned missing = warp.lanes & ~warp.at_exchange;

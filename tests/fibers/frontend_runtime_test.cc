@@ -1,6 +1,6 @@
 // frontend_runtime_test MAJOR: cudnn-frontend must open the libcudart of this version. Catches: the
-// frontend calling another runtime than the one that it was compiled for, and a user's choice that is
-// overridden.
+// frontend calling another runtime than the one that it was compiled for, and a user's choice that
+// is overridden.
 #include <cudnn.h>
 
 #define CUDNN_FRONTEND_SKIP_JSON_LIB

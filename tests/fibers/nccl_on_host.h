@@ -16,8 +16,8 @@ void enqueue(CUstream_st* stream, std::function<void()> work);
 // The same for work that is asked until it returns true.
 void enqueue_exchange(CUstream_st* stream, std::function<bool()> work);
 
-// Where the stream is being captured, keeps `what` as long as a graph has what is captured. Brought by
-// it, too.
+// Where the stream is being captured, keeps `what` as long as a graph has what is captured. Brought
+// by it, too.
 void hold(CUstream_st* stream, std::shared_ptr<void> what);
 
 // How long a communicator that ends waits for the graphs that captured it, before it ends the

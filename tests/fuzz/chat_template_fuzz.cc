@@ -1,5 +1,5 @@
-// Chat templates: finds ones that are believed, reads outside a text, endless ones, spans outside the
-// text, and renderings that differ.
+// Chat templates: finds ones that are believed, reads outside a text, endless ones, spans outside
+// the text, and renderings that differ.
 
 #include "fuzz_target.h"
 #include "runtime/chat/chat_template.h"

@@ -1,5 +1,5 @@
-// NumPy's .npy files: finds reads outside the file, headers that are believed, and inputs that end in
-// anything but a DataError.
+// NumPy's .npy files: finds reads outside the file, headers that are believed, and inputs that end
+// in anything but a DataError.
 
 #include "fuzz_target.h"
 #include "runtime/data/images/npy_array.h"

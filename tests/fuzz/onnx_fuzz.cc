@@ -1,5 +1,5 @@
-// ONNX files: finds reads outside the file, extents that are believed, values without a source that are
-// accepted, and bytes that change where a file is written again without a change.
+// ONNX files: finds reads outside the file, extents that are believed, values without a source that
+// are accepted, and bytes that change where a file is written again without a change.
 
 #include "models/onnx/read/parse_file.h"
 #include "models/onnx/write/tensor_writer.h"

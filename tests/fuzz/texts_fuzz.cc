@@ -1,5 +1,5 @@
-// Tables of texts, tagged sentences and vocab.txt of BERT: finds reads outside the text, rows that lack
-// a cell, tokens that no vocabulary has.
+// Tables of texts, tagged sentences and vocab.txt of BERT: finds reads outside the text, rows that
+// lack a cell, tokens that no vocabulary has.
 
 #include <vector>
 

@@ -1,5 +1,5 @@
-// Tokenizers that an input describes, applied to 10 kB of text under limits of time and memory: finds
-// files that make more of a text than they may, or that take too long for it.
+// Tokenizers that an input describes, applied to 10 kB of text under limits of time and memory:
+// finds files that make more of a text than they may, or that take too long for it.
 
 #include <algorithm>
 

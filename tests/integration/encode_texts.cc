@@ -2,8 +2,8 @@
 //
 //   encode_texts TOKENIZER CONTEXT PAIRS < TEXTS > SAMPLES
 //
-// A text is its size in bytes (u32) and its bytes; with PAIRS of 1 each second one is the second of a
-// pair. A sample is its length (u32), as many ids and as many segments (i32). Little-endian.
+// A text is its size in bytes (u32) and its bytes; with PAIRS of 1 each second one is the second of
+// a pair. A sample is its length (u32), as many ids and as many segments (i32). Little-endian.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

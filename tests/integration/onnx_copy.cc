@@ -1,7 +1,8 @@
-// Reads ONNX files and writes them again, once as they are, once with every initializer replaced by its own
-// elements. Paths come on stdin, one a line.
+// Reads ONNX files and writes them again, once as they are, once with every initializer replaced by
+// its own elements. Paths come on stdin, one a line.
 //
-//   onnx_copy FOLDER     where the copies are made; prints for each path: PATH<tab>same, different or refused<tab>why
+//   onnx_copy FOLDER     where the copies are made; prints for each path:
+//                        PATH<tab>same, different or refused<tab>why
 
 #include <fmt/format.h>
 

@@ -1,11 +1,11 @@
-// Binds cases of the `onnx` package (model.onnx, test_data_set_0/input_0.pb ...), once with the inputs as
-// constants, once with the inputs open, and compares with the expected outputs; then runs them with the inputs
-// as parameters, on the device of make_backend_of_tests().
+// Binds cases of the `onnx` package (model.onnx, test_data_set_0/input_0.pb ...), once with the
+// inputs as constants, once with the inputs open, and compares with the expected outputs; then runs
+// them with the inputs as parameters, on the device of make_backend_of_tests().
 //
 //   onnx_nodes FOLDER ...     prints for each folder: FOLDER<tab>FOLD<tab>INFER<tab>RUN
 //
-// FOLD, INFER, RUN: right, or wrong, other (types that no array has; no input of floats, which could learn),
-// refused or computed (an output that the evaluator leaves to the network), and why.
+// FOLD, INFER, RUN: right, or wrong, other (types that no array has; no input of floats, which
+// could learn), refused or computed (an output that the evaluator leaves to the network), and why.
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 //
 //   render_chat < CASES > RESULTS
 //
-// Each line of CASES is an object with `template`, `messages`, `add_generation_prompt`, `tokens` (an
-// object of special tokens) and `tools` or null; each line of RESULTS one with `text` and
+// Each line of CASES is an object with `template`, `messages`, `add_generation_prompt`, `tokens`
+// (an object of special tokens) and `tools` or null; each line of RESULTS one with `text` and
 // `generated` (pairs of bytes), or `error`.
 #include <cstdio>
 #include <iostream>

@@ -76,8 +76,9 @@ TEST_P(ActivationTest, MatchesTheReferenceOnAllDevices) {
   check_on_all_devices(many);
 }
 
-// From -8 to 8 in float steps of many sizes, also near zero. e^(-x^2/2) has a relative error of x^2/2
-// eps from rounding its argument, and the tanh form of GELU (2u)' x eps likewise: up to 100 eps at
+// From -8 to 8 in float steps of many sizes, also near zero. e^(-x^2/2) has a relative error of
+// x^2/2 eps from rounding its argument, and the tanh form of GELU (2u)' x eps likewise: up to 100
+// eps at
 // |x| = 8.
 TEST_P(ActivationTest, KeepsRelativeAccuracyInTheTailsOnTheCpu) {
   OpTest test = activation_test(GetParam(), 2048);

@@ -1,9 +1,10 @@
-// Catches: a mask that is one token off, a window or a document that hides too much or too little, a
-// token that sees nothing and is no zero, a tile passed over that has something to see, a block of keys left out or taken twice, a running maximum
-// or sum that is not carried from block to block, heads or samples mixed up, a wrong gradient,
-// gradients added to what was in the output, a mask of dropout that is another one in the backward
-// pass or in another block, or that changes the softmax's denominator, elements behind the head's size that count, a missing
-// barrier around shared tiles.
+// Catches: a mask that is one token off, a window or a document that hides too much or too little,
+// a token that sees nothing and is no zero, a tile passed over that has something to see, a block
+// of keys left out or taken twice, a running maximum or sum that is not carried from block to
+// block, heads or samples mixed up, a wrong gradient, gradients added to what was in the output, a
+// mask of dropout that is another one in the backward pass or in another block, or that changes the
+// softmax's denominator, elements behind the head's size that count, a missing barrier around
+// shared tiles.
 #include "runtime/graph/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -240,7 +241,8 @@ exec::Implementations implementations(bool tiles) {
 }
 
 // What tiles add to a tolerance: they round each p, of which a query has 1 in total, and each d_s,
-// which is about p times the square of the spread. A key has the weights of all queries that see it.
+// which is about p times the square of the spread. A key has the weights of all queries that see
+// it.
 double error_of_tiles(const graph::OpCall& expected, double spread) {
   if (expected.kind() == graph::OpKind::kAttention) {
     const graph::AttentionForward<double> op{expected};
@@ -379,7 +381,8 @@ TEST(AttentionTest, DropoutMatchesTheReference) {
   check_gradient_of_reference(with_dropout({1, 5, 4, 3, false, 2}, 0.4f, false));
 }
 
-// With equal scores each probability is 1 / T, and outputs of values of 1 are the share that is kept.
+// With equal scores each probability is 1 / T, and outputs of values of 1 are the share that is
+// kept.
 TEST(AttentionTest, DropoutKeepsTheStatedShareAndTheMean) {
   const graph::AttentionShape s = {2, 160, 8, 4, false};
   constexpr float kProbability = 0.3f;

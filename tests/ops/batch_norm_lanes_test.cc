@@ -1,5 +1,5 @@
-// Catches, of batch norms that are synchronised over lanes: statistics or sums of fewer rows than all
-// lanes' in a formula of the ops, which batch_norm_test.cc holds the kernels to one by one; a
+// Catches, of batch norms that are synchronised over lanes: statistics or sums of fewer rows than
+// all lanes' in a formula of the ops, which batch_norm_test.cc holds the kernels to one by one; a
 // gradient masked twice.
 #include <gtest/gtest.h>
 

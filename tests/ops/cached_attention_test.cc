@@ -1,7 +1,7 @@
-// Catches: keys or values that are stored at another place, a token that does not see one of its own
-// run or sees a later one, a window that is one token off, a position beyond the cache, a token that is
-// none and leaves something, heads or samples mixed up, a tile of keys left out, a cache that is not
-// its input where nothing is stored.
+// Catches: keys or values that are stored at another place, a token that does not see one of its
+// own run or sees a later one, a window that is one token off, a position beyond the cache, a token
+// that is none and leaves something, heads or samples mixed up, a tile of keys left out, a cache
+// that is not its input where nothing is stored.
 #include "runtime/graph/ops/cached_attention.h"
 
 #include <gtest/gtest.h>
@@ -69,8 +69,8 @@ void reference(const graph::OpCall& call) {
 constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kCachedAttention, "double", reference}};
 
-// As that of attention: a score is a sum of D products below 1 over sqrt(D), and the weights inherit
-// its error; what is stored is copied.
+// As that of attention: a score is a sum of D products below 1 over sqrt(D), and the weights
+// inherit its error; what is stored is copied.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   if (output == graph::CachedAttentionOut::kNewCache) return {0, 0};
   const Op op{expected};

@@ -1,6 +1,6 @@
-// Catches: images whose extents are exchanged on the way to conv2d's kernels, taps that write the wrong
-// pixel with strides, dilation, padding and output padding, pixels that nothing reaches and that have no
-// bias, groups that see each other, accumulation where there should be none.
+// Catches: images whose extents are exchanged on the way to conv2d's kernels, taps that write the
+// wrong pixel with strides, dilation, padding and output padding, pixels that nothing reaches and
+// that have no bias, groups that see each other, accumulation where there should be none.
 #include "runtime/graph/ops/conv_transpose2d.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 namespace lockstep::test {
 namespace {
 
-// Calls body(x element, weight element, y element) for all products, from the definition: pixel (i, j)
-// of x times tap (k, l) is added to pixel (i stride - padding + k dilation, ...) of y.
+// Calls body(x element, weight element, y element) for all products, from the definition: pixel (i,
+// j) of x times tap (k, l) is added to pixel (i stride - padding + k dilation, ...) of y.
 template <typename Body>
 void for_each_product(const graph::Conv2dShape& s, Body&& body) {
   const int64_t height = s.out_height(), width = s.out_width(), inputs = s.outputs;
@@ -84,7 +84,8 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
   return {sum_error(op.shape.pixels() + 1), 0};
 }
 
-// Extents as of x; the convolution's attributes, and the rows and columns that y has more than it needs.
+// Extents as of x; the convolution's attributes, and the rows and columns that y has more than it
+// needs.
 struct Case {
   int64_t batch, height, width, inputs, outputs, kernel, stride, padding, dilation, groups, more;
 };

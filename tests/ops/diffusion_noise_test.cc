@@ -1,6 +1,6 @@
 // Catches: noise or times that depend on the lane or on where a sample stands in it, shares of the
-// wrong time, a wrong target, classes lost too often or in evaluation, noise that is not normal, and
-// evaluations that draw what training draws.
+// wrong time, a wrong target, classes lost too often or in evaluation, noise that is not normal,
+// and evaluations that draw what training draws.
 #include "runtime/graph/ops/diffusion_noise.h"
 
 #include <gtest/gtest.h>

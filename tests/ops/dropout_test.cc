@@ -1,5 +1,6 @@
 // Catches: a vectorised Philox that differs from the scalar one in any word (also for large seeds,
-// lanes and purposes), a mask that differs between forward and backward, a wrong keep rate or scale.
+// lanes and purposes), a mask that differs between forward and backward, a wrong keep rate or
+// scale.
 #include "runtime/graph/ops/dropout.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a row taken from the wrong token or position, lost gradients of repeated tokens, a run of
-// equal tokens lost or counted twice where it crosses tiles, rows that no token names left
+// Catches: a row taken from the wrong token or position, lost gradients of repeated tokens, a run
+// of equal tokens lost or counted twice where it crosses tiles, rows that no token names left
 // unwritten, positions beyond T touched, an order of additions that depends on threads.
 #include "runtime/graph/ops/embedding.h"
 

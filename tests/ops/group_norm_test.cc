@@ -1,6 +1,6 @@
-// Catches: a wrong gradient term, variance by cancellation, channels counted into a neighbouring group,
-// pixels or samples lost at the borders of parts, tiles and vectors, parameter gradients that lose a
-// sample, parts brought together without the distance of their means.
+// Catches: a wrong gradient term, variance by cancellation, channels counted into a neighbouring
+// group, pixels or samples lost at the borders of parts, tiles and vectors, parameter gradients
+// that lose a sample, parts brought together without the distance of their means.
 #include "runtime/graph/ops/group_norm.h"
 
 #include <gtest/gtest.h>
@@ -74,8 +74,9 @@ constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kGroupNormBackward, "double", reference_backward},
 };
 
-// Inputs lie in [1, 3), a mean of two standard deviations and more: cancellation would show. A channel's
-// sum in a part is a chain over its pixels; what leaves it is brought together in doubles.
+// Inputs lie in [1, 3), a mean of two standard deviations and more: cancellation would show. A
+// channel's sum in a part is a chain over its pixels; what leaves it is brought together in
+// doubles.
 constexpr double kLow = 1, kHigh = 3;
 
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {

@@ -1,6 +1,6 @@
-// Catches: factors of the wrong channel, channels mixed up where a vector begins amid a pixel, pixels
-// lost at the end, images mixed with the wrong one, in wrong shares or with padding, above all where
-// a vector spans two images.
+// Catches: factors of the wrong channel, channels mixed up where a vector begins amid a pixel,
+// pixels lost at the end, images mixed with the wrong one, in wrong shares or with padding, above
+// all where a vector spans two images.
 #include "runtime/graph/ops/image_normalize.h"
 
 #include <gtest/gtest.h>

@@ -79,9 +79,9 @@ constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kLinearCrossEntropy, "double", reference}};
 
 // Inputs and weights are uniform in [-1, 1), so a logit has a standard deviation of sqrt(K) / 3 and
-// is below sqrt(K) + 1, or 2 with a bias. As a sum of K products it is known to some K / 4 roundings
-// of floats, and then rounded to what tensors store. A probability has the logits' error as a
-// relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
+// is below sqrt(K) + 1, or 2 with a bias. As a sum of K products it is known to some K / 4
+// roundings of floats, and then rounded to what tensors store. A probability has the logits' error
+// as a relative one, and all of a row add up to 1; so do a row's errors in d_x, and in d_weight and
 // d_bias those of the rows add up.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i) {
   const graph::LinearCrossEntropy<double> op{expected};

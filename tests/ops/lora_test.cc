@@ -1,6 +1,6 @@
 // Catches: a part's product in another part's columns, rows of B or of h taken from the wrong part,
-// the scale left out or applied twice, columns outside all parts that change, d_B that is added where
-// it is to be overwritten, or the other way round.
+// the scale left out or applied twice, columns outside all parts that change, d_B that is added
+// where it is to be overwritten, or the other way round.
 #include "runtime/graph/ops/lora.h"
 
 #include <gtest/gtest.h>
@@ -64,9 +64,9 @@ constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kLoraAddBackward, "double", reference_backward},
 };
 
-// All values are below 1, the scale is 2: a sum of n products is below 2 n, each of its roundings is
-// half an ulp of that at most, and far less of most. What is stored is h times the scale, whose rounding
-// every product has, and the result.
+// All values are below 1, the scale is 2: a sum of n products is below 2 n, each of its roundings
+// is half an ulp of that at most, and far less of most. What is stored is h times the scale, whose
+// rounding every product has, and the result.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
   const auto sizes = graph::LoraSizes::of(expected.input_shape(graph::LoraAddIn::kY),
                                           expected.input_shape(graph::LoraAddIn::kH),

@@ -25,8 +25,8 @@ struct Tolerance {
 
 struct OpTest {
   std::string name;
-  // Appends the op, last, with what it needs. Ops that `reference` does not have, such as those that
-  // the executor does itself, are not run: what they would write is an input.
+  // Appends the op, last, with what it needs. Ops that `reference` does not have, such as those
+  // that the executor does itself, are not run: what they would write is an input.
   std::function<void(graph::GraphBuilder& builder)> build;
   exec::Implementations reference, cpu, cuda;
   // Of element i of an output; `expected` is the reference's call, after it has run.

@@ -1,6 +1,6 @@
 // Plans for GPUs know the ops that the CUDA backend has, and no other: that they know the same
-// workspaces and limits is compared in the test of each op (op_test.cc). Catches: an op with kernels
-// that no plan for a GPU takes, or one that a plan takes and no GPU can run.
+// workspaces and limits is compared in the test of each op (op_test.cc). Catches: an op with
+// kernels that no plan for a GPU takes, or one that a plan takes and no GPU can run.
 #include "runtime/cuda/planned_ops.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// Catches: windows at the border that lose or gain pixels, a gradient sent to another pixel than the
-// largest, ties resolved differently from PyTorch, NaN passed over, a wrong divisor, channels lost at
-// the border of vectors.
+// Catches: windows at the border that lose or gain pixels, a gradient sent to another pixel than
+// the largest, ties resolved differently from PyTorch, NaN passed over, a wrong divisor, channels
+// lost at the border of vectors.
 #include "runtime/graph/ops/pooling.h"
 
 #include <gtest/gtest.h>

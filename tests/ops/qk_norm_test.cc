@@ -1,5 +1,5 @@
-// Catches: the gamma of queries taken for keys, heads or tokens mixed up, values that are changed or
-// not copied, a wrong gradient term, parameter gradients that lose heads.
+// Catches: the gamma of queries taken for keys, heads or tokens mixed up, values that are changed
+// or not copied, a wrong gradient term, parameter gradients that lose heads.
 #include "runtime/graph/ops/qk_norm.h"
 
 #include <gtest/gtest.h>

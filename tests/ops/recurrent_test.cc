@@ -1,7 +1,7 @@
 // Catches: gates in another order than ONNX's, a step that reads the state of the wrong time or
 // direction, an initial state left out, a bias that GRU's reset does not or should not multiply, a
-// gradient that does not go back through the cells, gradients of weights that lose a step, a sample or a
-// direction, accumulation where there should be none.
+// gradient that does not go back through the cells, gradients of weights that lose a step, a sample
+// or a direction, accumulation where there should be none.
 #include "runtime/graph/ops/recurrent.h"
 
 #include <gtest/gtest.h>
@@ -177,8 +177,8 @@ constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kRecurrentBackward, "double", reference_backward},
 };
 
-// Weights and states are below 1. A step's error goes on to the next ones: through gates below 1 and rows
-// of H weights, of either sign, so that what is counted for each step is what a step adds.
+// Weights and states are below 1. A step's error goes on to the next ones: through gates below 1
+// and rows of H weights, of either sign, so that what is counted for each step is what a step adds.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
   if (expected.kind() == graph::OpKind::kRecurrent) {
     const graph::RecurrentShape s = graph::RecurrentForward<double>{expected}.shape;
@@ -307,8 +307,8 @@ TEST(RecurrentTest, WeightsMayBeComputed) {
   }
 }
 
-// Ends the graph in the backward pass of its last op: of the gradient of y, which adds to those of the
-// parameters, or of the cells' alone, with gradients of x and the first states, too.
+// Ends the graph in the backward pass of its last op: of the gradient of y, which adds to those of
+// the parameters, or of the cells' alone, with gradients of x and the first states, too.
 void keep_backward(graph::GraphBuilder& builder, bool adds, bool of_cells) {
   using In = graph::RecurrentIn;
   using Out = graph::RecurrentOut;

@@ -1,6 +1,6 @@
-// Catches: elements lost or mixed up at the borders of rows, parts, vectors and blocks, for any choice
-// of dimensions; NaN lost; a mean divided by the wrong count, or by parts; gradients that forget ties
-// or zeros; sums whose order follows the number of threads.
+// Catches: elements lost or mixed up at the borders of rows, parts, vectors and blocks, for any
+// choice of dimensions; NaN lost; a mean divided by the wrong count, or by parts; gradients that
+// forget ties or zeros; sums whose order follows the number of threads.
 #include "runtime/graph/ops/reduce.h"
 
 #include <gtest/gtest.h>

@@ -50,7 +50,8 @@ constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kResizeBackward, "double", reference_backward},
 };
 
-// Inputs are below 1, weights of one output add up to 1; those of one pixel to the outputs for each.
+// Inputs are below 1, weights of one output add up to 1; those of one pixel to the outputs for
+// each.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName, int64_t i) {
   const graph::ResizeCall<double> op{expected};
   const double per_pixel =

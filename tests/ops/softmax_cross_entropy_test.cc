@@ -1,8 +1,8 @@
 // Catches: overflow of large logits, a wrong smoothing term, ignored or padding rows that count or
 // have a gradient, an argmax that breaks ties otherwise, precision lost over a large vocabulary,
 // elements lost where a row begins or ends between multiples of 16 bytes, a logit read after its
-// gradient was written over it, NaN swallowed; a second target of the wrong row, or that counts with
-// a wrong share; weights of other classes, or that smoothing leaves out.
+// gradient was written over it, NaN swallowed; a second target of the wrong row, or that counts
+// with a wrong share; weights of other classes, or that smoothing leaves out.
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>

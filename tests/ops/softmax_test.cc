@@ -1,5 +1,5 @@
-// Catches: overflow of large elements, a wrong gradient, columns lost at the borders of vectors, warps
-// and blocks, rows that are no distribution but look like one.
+// Catches: overflow of large elements, a wrong gradient, columns lost at the borders of vectors,
+// warps and blocks, rows that are no distribution but look like one.
 #include "runtime/graph/ops/softmax.h"
 
 #include <gtest/gtest.h>
@@ -125,8 +125,8 @@ TEST_P(SoftmaxTest, WhatHasNoDistributionIsNotANumber) {
   }
 }
 
-// What a mask hides in a row; and with the form that has zeros also whole rows, in which a NaN is still
-// seen: of one vector, some, and more than a warp has.
+// What a mask hides in a row; and with the form that has zeros also whole rows, in which a NaN is
+// still seen: of one vector, some, and more than a warp has.
 TEST_P(SoftmaxTest, HiddenElementsMatchTheReference) {
   if (GetParam() == graph::SoftmaxForm::kLogarithm) return;  // of 0
   const bool whole = GetParam() == graph::SoftmaxForm::kSharesOrZero;

@@ -1,5 +1,5 @@
-// What it costs two cores to hear from each other, beside which the step of a small network is to be
-// judged: the trip of a cache line, and reading what the other core has just written. Medians.
+// What it costs two cores to hear from each other, beside which the step of a small network is to
+// be judged: the trip of a cache line, and reading what the other core has just written. Medians.
 //
 //   core_trip [CPU CPU]      which two; by default 0 and 1
 #include <sched.h>

@@ -28,8 +28,8 @@ namespace lockstep::testing {
 class LoweredNetwork {
  public:
   // Of output number `output`. In training its loss is the mean square of what it differs from
-  // `target` by, else it is the result. Inputs of the network are masks of tokens, of such `documents`.
-  // Throws ConfigError as the lowering does.
+  // `target` by, else it is the result. Inputs of the network are masks of tokens, of such
+  // `documents`. Throws ConfigError as the lowering does.
   LoweredNetwork(const onnx::Network& network,
                  size_t output,
                  graph::Purpose purpose,

@@ -55,9 +55,9 @@ inline std::vector<double> newton_schulz_reference(std::vector<double> matrix,
   return x.at;
 }
 
-// What floats may be off by: each iteration rounds entries of about 1 / sqrt(order), singular values
-// at most about 1.2, in chains as long as the matrix' longer side, and widens what came before, along
-// the smallest singular values, by at most a = 3.4445.
+// What floats may be off by: each iteration rounds entries of about 1 / sqrt(order), singular
+// values at most about 1.2, in chains as long as the matrix' longer side, and widens what came
+// before, along the smallest singular values, by at most a = 3.4445.
 inline double newton_schulz_tolerance(const exec::NewtonSchulz& shape) {
   const double longer = static_cast<double>(std::max(shape.rows, shape.columns));
   return 0x1p-24 * std::pow(3.4445, shape.iterations) * (4 + std::sqrt(longer)) * shape.scale;

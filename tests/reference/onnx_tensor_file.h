@@ -23,8 +23,8 @@ inline std::string wire_field(uint64_t field, const std::string& bytes) {
   return wire_varint(field << 3 | 2) + wire_varint(bytes.size()) + bytes;
 }
 
-// The tensor, which is read as the value of a Constant in a network of one node. Throws ConfigError as
-// parse_file() does.
+// The tensor, which is read as the value of a Constant in a network of one node. Throws ConfigError
+// as parse_file() does.
 inline Array read_tensor_file(const std::string& path) {
   const std::string tensor = lockstep::read_file(std::filesystem::path(path), size_t{1} << 30);
   const uint64_t kTensor = 4;

@@ -1,7 +1,8 @@
 #pragma once
 // What tests need to know of a build with sanitizers, in which code takes ten times as long.
 
-// There in programs that are linked with a sanitizer. The code of tests need not be compiled with it.
+// There in programs that are linked with a sanitizer. The code of tests need not be compiled with
+// it.
 extern "C" [[gnu::weak]] void __asan_init();
 extern "C" [[gnu::weak]] void __tsan_init();
 

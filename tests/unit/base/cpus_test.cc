@@ -1,5 +1,5 @@
-// Catches: a quota of a control group that is not read, in version 1 or 2, of an outer group or in a
-// container; threads of a rank beyond its share.
+// Catches: a quota of a control group that is not read, in version 1 or 2, of an outer group or in
+// a container; threads of a rank beyond its share.
 #include "runtime/base/cpus.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: a file read past its limit, an atomic write that leaves half a file, a write that somebody
-// redirects by a link, and errors without path or reason.
+// Catches: a file read past its limit, an atomic write that leaves half a file, a write that
+// somebody redirects by a link, and errors without path or reason.
 #include "runtime/base/file.h"
 
 #include <fcntl.h>

@@ -76,8 +76,8 @@ TEST_F(MappingFaultTest, AShieldedMapGoesOnWithoutItsFile) {
       "x0y\n$");
 }
 
-// Under `launch` a disk that has failed, which the length of the file tells, is told from a file that is
-// wrong.
+// Under `launch` a disk that has failed, which the length of the file tells, is told from a file
+// that is wrong.
 TEST_F(MappingFaultTest, UnderLaunchADiskThatFailedHasACodeOfItsOwn) {
   const auto cut = [&] {
     ::setenv(kUnderLaunchVariable, "1", 1);

@@ -1,5 +1,5 @@
-// Names of files and classes. Catches a hidden file that is taken as data, a suffix in capitals that
-// is not recognised, and two names that look the same but are compared by their bytes.
+// Names of files and classes. Catches a hidden file that is taken as data, a suffix in capitals
+// that is not recognised, and two names that look the same but are compared by their bytes.
 #include "runtime/base/names.h"
 
 #include <fmt/format.h>

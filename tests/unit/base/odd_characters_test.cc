@@ -1,5 +1,5 @@
-// Characters that look like ASCII. Catches one that is taken for another, and a remedy that cannot be
-// followed.
+// Characters that look like ASCII. Catches one that is taken for another, and a remedy that cannot
+// be followed.
 #include "runtime/base/odd_characters.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,6 @@
-// Catches: work that waits for who reads its output; lines out of order, lost without being counted,
-// or kept without a bound; a descriptor that is left non-blocking; an end that waits for ever.
+// Catches: work that waits for who reads its output; lines out of order, lost without being
+// counted, or kept without a bound; a descriptor that is left non-blocking; an end that waits for
+// ever.
 #include "runtime/base/output_queue.h"
 
 #include <fcntl.h>

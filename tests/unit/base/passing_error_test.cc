@@ -1,5 +1,5 @@
-// Catches: a full disk that ends a job which `launch` supervises, a user's error that it tries again
-// and again, and another exit code than the documented one without `launch`.
+// Catches: a full disk that ends a job which `launch` supervises, a user's error that it tries
+// again and again, and another exit code than the documented one without `launch`.
 #include "runtime/base/passing_error.h"
 
 #include <gtest/gtest.h>

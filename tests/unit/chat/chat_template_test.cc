@@ -1,6 +1,6 @@
 // Catches: templates that end the program, take all of the memory or never end; searches that take
-// quadratic time; characters cut in the middle; numbers that are rounded. What templates give beside
-// transformers is for tests/integration/chat_templates_test.py.
+// quadratic time; characters cut in the middle; numbers that are rounded. What templates give
+// beside transformers is for tests/integration/chat_templates_test.py.
 #include "runtime/chat/chat_template.h"
 
 #include <gtest/gtest.h>

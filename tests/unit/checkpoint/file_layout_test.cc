@@ -10,8 +10,8 @@
 namespace lockstep::checkpoint {
 namespace {
 
-// Convolutions (2 outputs of 3 channels, 2 x 1 taps; of one axis and of three), a linear layer that reads
-// images (2 x 1 pixels of 3 channels) and a vector.
+// Convolutions (2 outputs of 3 channels, 2 x 1 taps; of one axis and of three), a linear layer that
+// reads images (2 x 1 pixels of 3 channels) and a vector.
 std::vector<NamedSlice> layout() {
   return {{"conv", {2, 2, 1, 3}, 0, {2, 2, 1, 3}},
           {"linear", {2, 6}, 16, {2, 2, 1, 3}},

@@ -1,6 +1,6 @@
 // What one host's watchdog tells another's. Catches moments that arrive changed, of ranks that the
-// link has not, or not at all; an end in order that looks like a loss, and the other way round; bytes
-// of somebody else that are taken for a message.
+// link has not, or not at all; an end in order that looks like a loss, and the other way round;
+// bytes of somebody else that are taken for a message.
 
 #include "collectives/watch/host_links.h"
 

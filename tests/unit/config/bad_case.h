@@ -9,8 +9,8 @@
 
 namespace lockstep::config {
 
-// What a message must list as allowed: a text, or a function that returns it. The function is called
-// when the test runs, because static initialisation may come before that of the schema.
+// What a message must list as allowed: a text, or a function that returns it. The function is
+// called when the test runs, because static initialisation may come before that of the schema.
 class Allowed {
  public:
   Allowed(const char* text) : text_([text] { return std::string(text); }) {}

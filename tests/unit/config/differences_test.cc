@@ -37,8 +37,8 @@ std::pair<std::string, std::string> two_values(const FieldDescriptor& field) {
   }
 }
 
-// The config of kMlpText with these fields, whose sections have what they require; relations between
-// fields are not looked at.
+// The config of kMlpText with these fields, whose sections have what they require; relations
+// between fields are not looked at.
 RunConfig with(const std::string& path, const std::string& value) {
   auto message = parse_text(kMlpText, "test");
   const std::string section = path.substr(0, path.rfind('.') + 1);

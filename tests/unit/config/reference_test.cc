@@ -1,5 +1,5 @@
-// What is said of fields: `lockstep config` and configs/FIELDS.md. Catches a page that is older than
-// the schema, and a text of a config with all fields that is another config.
+// What is said of fields: `lockstep config` and configs/FIELDS.md. Catches a page that is older
+// than the schema, and a text of a config with all fields that is another config.
 
 #include "runtime/config/reference.h"
 

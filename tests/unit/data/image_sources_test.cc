@@ -91,8 +91,8 @@ TEST_F(ImageFolder, WarnsOfAClassWithoutAnImage) {
                {"data.image_folder: 1 of 3 classes has no training sample: 'eel'"});
 }
 
-// Nobody reads classes where only outputs are wanted: images may lie anywhere in the folder, and the
-// training images elsewhere, if the model knows how many classes there are.
+// Nobody reads classes where only outputs are wanted: images may lie anywhere in the folder, and
+// the training images elsewhere, if the model knows how many classes there are.
 TEST_F(ImageFolder, InputsNeedNoClasses) {
   add("new/b.png", 1);
   add("new/a/c.jpg", 1);

@@ -1,6 +1,6 @@
-// Catches: tokens, segments or labels in wrong places, texts that are cut in another way than Hugging
-// Face's tokenizers cut them, classes that depend on the order of lines, bad records that are believed
-// or without their place, files that are read in another way than they were written.
+// Catches: tokens, segments or labels in wrong places, texts that are cut in another way than
+// Hugging Face's tokenizers cut them, classes that depend on the order of lines, bad records that
+// are believed or without their place, files that are read in another way than they were written.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Catches: special tokens or padding that are hidden, shares that are not those asked for, masks that
-// depend on more than (seed, epoch, sample, place), evaluations that differ, documents that lose their
-// last token, samples without a target.
+// Catches: special tokens or padding that are hidden, shares that are not those asked for, masks
+// that depend on more than (seed, epoch, sample, place), evaluations that differ, documents that
+// lose their last token, samples without a target.
 #include "runtime/data/text/masking.h"
 
 #include <gtest/gtest.h>
@@ -131,8 +131,8 @@ TEST_F(MaskedTokens, ArePureFunctions) {
   EXPECT_EQ(differing(epoch_of(*one.eval, 0, false), epoch_of(*other.eval, 0, false)), 0u);
 }
 
-// Documents keep their last token, which predicts none here; every sample has a target, but those of
-// [SEP] alone.
+// Documents keep their last token, which predicts none here; every sample has a target, but those
+// of [SEP] alone.
 TEST_F(MaskedTokens, OfDocuments) {
   for (const auto packing : {TokensConfig::Packing::kPadded, TokensConfig::Packing::kBestFit}) {
     const OpenedData opened = open(packing);

@@ -1,5 +1,5 @@
-// Catches wrong images, features or labels of NumPy's arrays, and .npy files that are believed though
-// they lie.
+// Catches wrong images, features or labels of NumPy's arrays, and .npy files that are believed
+// though they lie.
 
 #include <gtest/gtest.h>
 

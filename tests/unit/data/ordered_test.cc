@@ -1,5 +1,6 @@
-// Catches: classes that are drawn unequally, batches whose samples are not of similar lengths, samples
-// that grouping loses or takes twice, an order that depends on what was asked before or on the ranks.
+// Catches: classes that are drawn unequally, batches whose samples are not of similar lengths,
+// samples that grouping loses or takes twice, an order that depends on what was asked before or on
+// the ranks.
 #include "runtime/data/ordered.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +20,8 @@ namespace {
 using test::error_of;
 using test::expect_parts;
 
-// Sample i has the class 2 where i % 10 is 0, 0 where it is 1, 4 elsewhere, and the length 1 + i % 37.
+// Sample i has the class 2 where i % 10 is 0, 0 where it is 1, 4 elsewhere, and the length 1 + i %
+// 37.
 class Samples : public Dataset {
  public:
   explicit Samples(int64_t count, bool padded = true)
@@ -105,8 +107,8 @@ TEST(GroupByLength, BatchesHaveSimilarLengthsAndEpochsAllSamples) {
       for (int64_t i = 0; i < count; ++i) ASSERT_EQ(indices[static_cast<size_t>(i)], i) << count;
     }
     if (count < 500) continue;
-    // 64 batches of 8 samples hold some 14 of each of the 37 lengths. One batch of an epoch straddles
-    // its end.
+    // 64 batches of 8 samples hold some 14 of each of the 37 lengths. One batch of an epoch
+    // straddles its end.
     int64_t wide = 0;
     const int64_t batches = 5 * count / kBatch;
     for (int64_t b = 0; b < batches; ++b) wide += spread(order, *dataset, b, kBatch) > 4 ? 1 : 0;

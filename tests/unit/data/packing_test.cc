@@ -1,6 +1,6 @@
-// Catches: tokens of documents that are lost, taken twice or predicted across a border, samples with
-// room for a document that got one of its own, numbers or positions that do not begin anew, an epoch
-// that depends on more than (seed, epoch), and files of borders that lie.
+// Catches: tokens of documents that are lost, taken twice or predicted across a border, samples
+// with room for a document that got one of its own, numbers or positions that do not begin anew, an
+// epoch that depends on more than (seed, epoch), and files of borders that lie.
 #include "runtime/data/text/packing.h"
 
 #include <gtest/gtest.h>
@@ -19,8 +19,8 @@ using test::gpt;
 
 constexpr int64_t kContext = 16;
 
-// Bytes of documents of these lengths; token t of document d is (37 d + t) % 251 + 1, which is never
-// the padding.
+// Bytes of documents of these lengths; token t of document d is (37 d + t) % 251 + 1, which is
+// never the padding.
 struct Documents {
   explicit Documents(const std::vector<int64_t>& lengths) {
     for (size_t d = 0; d < lengths.size(); ++d) {

@@ -1,5 +1,5 @@
-// Catches: tags at other pieces than the first one of a word, sentences that run into each other, tags
-// that depend on the order of sentences, bad sentences without their place.
+// Catches: tags at other pieces than the first one of a word, sentences that run into each other,
+// tags that depend on the order of sentences, bad sentences without their place.
 #include <gtest/gtest.h>
 
 #include "runtime/data/format.h"

@@ -1,6 +1,7 @@
-// Catches: documents of a sample that see each other, positions that do not begin anew, padding that
-// is counted or has a gradient, in a whole language model: its loss and gradients on a packed sample
-// must be those of the documents one by one. And logits some rows at a time that change a bit.
+// Catches: documents of a sample that see each other, positions that do not begin anew, padding
+// that is counted or has a gradient, in a whole language model: its loss and gradients on a packed
+// sample must be those of the documents one by one. And logits some rows at a time that change a
+// bit.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // Catches: padding of a text that reaches its loss, a gradient or what the network gives: whatever
-// tokens, positions and segments stand there, no bit may change. And positions of RoBERTa that begin
-// at the wrong row of their table.
+// tokens, positions and segments stand there, no bit may change. And positions of RoBERTa that
+// begin at the wrong row of their table.
 #include <gtest/gtest.h>
 
 #include <algorithm>

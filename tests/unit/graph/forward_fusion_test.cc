@@ -1,5 +1,5 @@
-// Catches: a fusion where another op reads what lies between, or where the result would be another one; ops
-// that nothing reads and that are run all the same.
+// Catches: a fusion where another op reads what lies between, or where the result would be another
+// one; ops that nothing reads and that are run all the same.
 #include "runtime/graph/forward_fusion.h"
 
 #include <gtest/gtest.h>
@@ -103,7 +103,8 @@ TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
   EXPECT_EQ(graph_.ops[4].inputs[RowNormIn::kDelta], kNoTensor);
 }
 
-// What a norm gives may decide alone which elements of the sum are kept: then no gradient comes back to it.
+// What a norm gives may decide alone which elements of the sum are kept: then no gradient comes
+// back to it.
 TEST_F(ForwardFusion, ASumHasAGradientWhereItsNormHasNone) {
   for (const bool rms : {false, true}) {
     GraphBuilder builder{Purpose::kTraining};

@@ -1,6 +1,6 @@
 // Catches: the name of a driver that is taken for another model's, a name or a number of GiB that
-// --gpu reads wrongly, a rate that is one with sparsity or in another unit, a fused GELU where it is
-// slow or inexact.
+// --gpu reads wrongly, a rate that is one with sparsity or in another unit, a fused GELU where it
+// is slow or inexact.
 #include "runtime/cuda/plan/gpu_models.h"
 
 #include <fmt/format.h>

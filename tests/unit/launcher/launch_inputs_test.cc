@@ -1,5 +1,5 @@
-// Catches: a restart with another config than the first start, a changed file or program that nobody
-// is told of, and one that only looks changed.
+// Catches: a restart with another config than the first start, a changed file or program that
+// nobody is told of, and one that only looks changed.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Catches: a process that does not end whose reason is not named, or that is taken for another one; one
-// that has ended and is taken for one that has not.
+// Catches: a process that does not end whose reason is not named, or that is taken for another one;
+// one that has ended and is taken for one that has not.
 #include "launcher/processes/process_state.h"
 
 #include <fmt/core.h>

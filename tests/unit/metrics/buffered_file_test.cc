@@ -1,5 +1,5 @@
-// Catches: a full disk under the metrics that ends a run, tears a record, changes the order of records
-// or loses some that memory holds.
+// Catches: a full disk under the metrics that ends a run, tears a record, changes the order of
+// records or loses some that memory holds.
 #include "runtime/metrics/buffered_file.h"
 
 #include <fmt/core.h>

@@ -1,6 +1,6 @@
 // Catches: a metric that is not scikit-learn's or scipy's: classes that nobody has counted in, ties
-// that are broken, ranks or values out of step, columns or units mixed up, and 0 / 0. Expected numbers
-// are those of scikit-learn 1.9 and scipy 1.17, in the order of the samples.
+// that are broken, ranks or values out of step, columns or units mixed up, and 0 / 0. Expected
+// numbers are those of scikit-learn 1.9 and scipy 1.17, in the order of the samples.
 #include "runtime/metrics/task_metrics.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Catches: BERT, RoBERTa or GPT-J with a tensor of another size than those of the models that people
-// know, heads of another task, work that is counted wrong, fields that do not go together.
+// Catches: BERT, RoBERTa or GPT-J with a tensor of another size than those of the models that
+// people know, heads of another task, work that is counted wrong, fields that do not go together.
 #include <gtest/gtest.h>
 
 #include "models/registry.h"

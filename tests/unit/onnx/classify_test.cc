@@ -113,7 +113,8 @@ TEST(OnnxClassify, TablesLearnAndVectorsThatAreLookedUpDoNot) {
   EXPECT_FALSE(learns(b, vector));
 }
 
-// Files of older exporters have weights in Constant nodes; PyTorch's has gains there that no module has.
+// Files of older exporters have weights in Constant nodes; PyTorch's has gains there that no module
+// has.
 TEST(OnnxClassify, ConstantsLearnInThePlaceOfWeightsAlone) {
   FileBuilder b;
   const int x = b.input("x", {kBatch, {4}, {3}});
@@ -137,7 +138,8 @@ TEST(OnnxClassify, ConstantsLearnInThePlaceOfWeightsAlone) {
   EXPECT_EQ(network.values[static_cast<size_t>(weight)].initializer, -1);
 }
 
-// PaddlePaddle has all its weights in Constant nodes, under their names, and so has what converts its files.
+// PaddlePaddle has all its weights in Constant nodes, under their names, and so has what converts
+// its files.
 TEST(OnnxClassify, NamedConstantsOfOtherExportersLearn) {
   for (const char* producer : {"PaddlePaddle", "", "pytorch 2.3.1"}) {
     FileBuilder b;
@@ -198,7 +200,8 @@ TEST(OnnxClassify, FunctionsOfAParameterStandForIt) {
   for (const int value : {frequencies, folded}) EXPECT_FALSE(learns(b, value)) << value;
 }
 
-// The tables of a rotary embedding, and rows of a table of positions, as the exporter's optimizer leaves them.
+// The tables of a rotary embedding, and rows of a table of positions, as the exporter's optimizer
+// leaves them.
 TEST(OnnxClassify, FoldedOperationsDoNotLearnButRowsOfTablesDo) {
   FileBuilder b;
   const int x = b.input("x", {kBatch, {4}});

@@ -1,5 +1,5 @@
-// Catches: what PyTorch's exporter writes of parameters, buffers, detach() and folded norms, that is passed over;
-// a guess that goes before it; patterns of the config that do not go before both.
+// Catches: what PyTorch's exporter writes of parameters, buffers, detach() and folded norms, that
+// is passed over; a guess that goes before it; patterns of the config that do not go before both.
 
 #include <gtest/gtest.h>
 
@@ -75,7 +75,8 @@ TEST(OnnxDeclared, TheConfigGoesBeforeTheFile) {
   EXPECT_TRUE(learns(file, "layer.bias", turned));
 }
 
-// A pattern for a module finds the numbers of its arithmetic, too, as TorchScript's exporter names them.
+// A pattern for a module finds the numbers of its arithmetic, too, as TorchScript's exporter names
+// them.
 TEST(OnnxDeclared, NumbersOfTheArithmeticCannotBeChosen) {
   Graph graph = sum_of({"layer.table"});
   graph.nodes.insert(graph.nodes.begin(),
@@ -127,7 +128,8 @@ TEST(OnnxDeclared, WhatTheExporterComputedCountsAsWhatItIsMadeOf) {
   EXPECT_TRUE(file.lost_parameters.empty());
 }
 
-// The optimizer leaves out biases that are 0. A tied or unused parameter is in the list, but no node ever read it.
+// The optimizer leaves out biases that are 0. A tied or unused parameter is in the list, but no
+// node ever read it.
 TEST(OnnxDeclared, ParametersThatTheExporterLeftOutAreFound) {
   Graph graph = sum_of({"head.weight"});
   graph.nodes.back() +=

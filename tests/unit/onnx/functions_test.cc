@@ -1,5 +1,5 @@
-// Functions of a file are replaced by their nodes: a value that two calls share, or an attribute of the
-// wrong call, would show.
+// Functions of a file are replaced by their nodes: a value that two calls share, or an attribute of
+// the wrong call, would show.
 
 #include "tests/unit/onnx/onnx_file.h"
 

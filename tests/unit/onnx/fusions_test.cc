@@ -1,6 +1,6 @@
 // Catches: RMS norms that exporters write node by node and that stay single nodes, or are
-// taken though they are something else or someone else reads a part of them, and other numbers than the
-// nodes' own.
+// taken though they are something else or someone else reads a part of them, and other numbers than
+// the nodes' own.
 #include <gtest/gtest.h>
 
 #include <cmath>

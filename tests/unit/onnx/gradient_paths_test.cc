@@ -1,5 +1,5 @@
-// Catches: parameters behind functions that do not learn; those that no gradient reaches, and learn all the same or
-// end the program; a gradient that passes PyTorch's detach().
+// Catches: parameters behind functions that do not learn; those that no gradient reaches, and learn
+// all the same or end the program; a gradient that passes PyTorch's detach().
 
 #include <gtest/gtest.h>
 

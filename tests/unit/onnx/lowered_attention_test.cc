@@ -263,8 +263,8 @@ struct Seen {
   std::vector<double> pairs;
 };
 
-// Inputs 3 to 5: the file's mask; a mask for the judge, whose softmax has a number in each row; what
-// the judge's output is multiplied by.
+// Inputs 3 to 5: the file's mask; a mask for the judge, whose softmax has a number in each row;
+// what the judge's output is multiplied by.
 std::vector<Drawn> hidden_rows(Heads h, bool truth, bool causal) {
   const Seen seen(h);
   const Extents pairs = {h.batch, h.heads, h.queries, h.keys},
@@ -302,8 +302,9 @@ TEST(LoweredAttention, RowsThatSeeNothingAreZero) {
   }
 }
 
-// As exporters of scaled_dot_product_attention write it: with zeros put for NaN; with these, truth as the lowest
-// number, and factors of q and k; with these factors alone. Anything else is a softmax as ONNX has it.
+// As exporters of scaled_dot_product_attention write it: with zeros put for NaN; with these, truth
+// as the lowest number, and factors of q and k; with these factors alone. Anything else is a
+// softmax as ONNX has it.
 enum class Ending { kZerosForNan, kLowestAdded, kRootsOfScale, kPlain };
 
 AddNodes written_with_hidden_rows(Ending ending, bool chosen) {

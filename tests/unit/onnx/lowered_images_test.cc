@@ -1,7 +1,7 @@
-// Catches: convolutions, transposed ones and pools of one, two or three axes that read other places than ONNX
-// says, on any axis, at either end or in another group, or whose gradient is not the slope; images resized along
-// an axis that is not theirs; kernels and biases that are computed or constant, not parameters, and lose a gradient or
-// get one.
+// Catches: convolutions, transposed ones and pools of one, two or three axes that read other places
+// than ONNX says, on any axis, at either end or in another group, or whose gradient is not the
+// slope; images resized along an axis that is not theirs; kernels and biases that are computed or
+// constant, not parameters, and lose a gradient or get one.
 
 #include <algorithm>
 #include <functional>
@@ -86,8 +86,8 @@ Doubles convolution(const ConvWindow& window,
   return y;
 }
 
-// y (N, O, ...) of x (N, C, ...), w (C, O / groups, ...) and a bias: what a convolution with the window does to
-// its input's gradient.
+// y (N, O, ...) of x (N, C, ...), w (C, O / groups, ...) and a bias: what a convolution with the
+// window does to its input's gradient.
 Doubles transposed(const ConvWindow& window,
                    const std::vector<Drawn>& of,
                    const std::vector<Doubles>& in,
@@ -143,7 +143,8 @@ struct ImageCase {
 // What weights and biases are.
 enum class Weights { kParameters, kComputed, kConstants };
 
-// The result, and for each element of each input the slope of the mean square of its distance from half of it.
+// The result, and for each element of each input the slope of the mean square of its distance from
+// half of it.
 void check(const ImageCase& of, Weights weights = Weights::kParameters) {
   FileBuilder builder;
   Classes classes;

@@ -1,6 +1,7 @@
-// Catches: nodes that become ops of other numbers than ONNX says: norms by groups in any of the ways that
-// exporters write them, images resized by other pixels, transposed convolutions padded on the wrong side,
-// recurrent layers whose outputs are of another time or direction; and what is refused, without a reason.
+// Catches: nodes that become ops of other numbers than ONNX says: norms by groups in any of the
+// ways that exporters write them, images resized by other pixels, transposed convolutions padded on
+// the wrong side, recurrent layers whose outputs are of another time or direction; and what is
+// refused, without a reason.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -254,7 +255,8 @@ struct Transposed {
   int64_t stride = 2, group = 1;
 };
 
-// Each product at its place of the whole result, of which the node's part begins behind `top` and `left`.
+// Each product at its place of the whole result, of which the node's part begins behind `top` and
+// `left`.
 std::vector<double> conv_transpose(const Array& x,
                                    const Array& w,
                                    const std::vector<double>& bias,

@@ -1,5 +1,6 @@
-// Catches: recurrent layers that are run step by step whose gates, peepholes or biases are those of another
-// gate, whose reset stands behind the product, whose times go the other way, or whose gradient is not the slope.
+// Catches: recurrent layers that are run step by step whose gates, peepholes or biases are those of
+// another gate, whose reset stands behind the product, whose times go the other way, or whose
+// gradient is not the slope.
 #include <gtest/gtest.h>
 
 #include <string>

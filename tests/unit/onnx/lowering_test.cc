@@ -1,4 +1,5 @@
-// Catches: ops of files that compute something else than ONNX says, or whose gradient is not the slope.
+// Catches: ops of files that compute something else than ONNX says, or whose gradient is not the
+// slope.
 
 #include "models/onnx/nodes/strided.h"
 #include "models/onnx/samples/node_labels.h"

@@ -1,5 +1,5 @@
-// mixing_node(): networks in which samples of a batch mix, and the node that is named; and usual ones, in which the
-// batch's axis is folded, moved and indexed without mixing.
+// mixing_node(): networks in which samples of a batch mix, and the node that is named; and usual
+// ones, in which the batch's axis is folded, moved and indexed without mixing.
 
 #include <gtest/gtest.h>
 

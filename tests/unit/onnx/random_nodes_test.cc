@@ -1,5 +1,5 @@
-// Nodes with random inputs and attributes: each is bound or refused, and never reads or writes outside, overflows
-// or divides by zero (which the sanitizers' builds of this test say).
+// Nodes with random inputs and attributes: each is bound or refused, and never reads or writes
+// outside, overflows or divides by zero (which the sanitizers' builds of this test say).
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What a file says reaches File: wrong numbers of values, an order in which a value is used before it is
-// computed, or lost extents would show.
+// What a file says reaches File: wrong numbers of values, an order in which a value is used before
+// it is computed, or lost extents would show.
 
 #include "models/onnx/network.h"
 #include "tests/reference/temporary_folder.h"

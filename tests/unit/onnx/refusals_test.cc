@@ -1,4 +1,5 @@
-// Files that are no networks: each is refused with a line that says why, and nothing is read beyond its end.
+// Files that are no networks: each is refused with a line that says why, and nothing is read beyond
+// its end.
 
 #include "models/onnx/network.h"
 #include "tests/reference/temporary_folder.h"

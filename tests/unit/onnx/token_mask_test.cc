@@ -1,6 +1,7 @@
-// Catches: masks of attention that say more or less than the network's mask of tokens, taken for it: of
-// another sample, of queries, upside down, with something else beside it; masks of padding that exporters
-// write and that are not found; attention whose padding sees or hides something else than in the file.
+// Catches: masks of attention that say more or less than the network's mask of tokens, taken for
+// it: of another sample, of queries, upside down, with something else beside it; masks of padding
+// that exporters write and that are not found; attention whose padding sees or hides something else
+// than in the file.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -114,7 +115,8 @@ TEST(TokenMask, OfSomethingElseIsNone) {
   expect(pairs.form_of(square), false, false, false);
 }
 
-// Of padded tokens, too, the result and the gradients are those of the nodes: `documents` says which they are.
+// Of padded tokens, too, the result and the gradients are those of the nodes: `documents` says
+// which they are.
 TEST(TokenMask, BecomesTheOpsMask) {
   const std::vector<int32_t> documents = {0, 0, 0, -1, -1, 0, 0, 0, 0, -1};
   std::vector<double> seen;

@@ -1,5 +1,5 @@
-// A file that is written again: bytes that change without a reason, elements in the wrong tensor, and
-// files that no reader takes would show.
+// A file that is written again: bytes that change without a reason, elements in the wrong tensor,
+// and files that no reader takes would show.
 
 #include "models/onnx/write/write_file.h"
 

@@ -1,5 +1,5 @@
-// Catches: a second moment of a matrix that Muon takes, or none of another parameter; borders of such
-// ranges that are off; memory that is too small for the rank that has most.
+// Catches: a second moment of a matrix that Muon takes, or none of another parameter; borders of
+// such ranges that are off; memory that is too small for the rank that has most.
 #include "runtime/plan/moment_layout.h"
 
 #include <gtest/gtest.h>

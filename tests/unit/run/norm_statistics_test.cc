@@ -1,5 +1,5 @@
-// Catches: norms that train although they see one value, lanes that are not counted together if norms are
-// synchronised, and a warning that is missing or comes without a reason.
+// Catches: norms that train although they see one value, lanes that are not counted together if
+// norms are synchronised, and a warning that is missing or comes without a reason.
 #include "runtime/run/norm_statistics.h"
 
 #include <gtest/gtest.h>

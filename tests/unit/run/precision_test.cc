@@ -1,6 +1,6 @@
-// Catches: execution.precision AUTO that means another type than its table, FP16 on a CPU, 16 bits for
-// a network that needs floats, a resumed run whose precision the device decides, and commands that
-// only read a checkpoint and reject its precision.
+// Catches: execution.precision AUTO that means another type than its table, FP16 on a CPU, 16 bits
+// for a network that needs floats, a resumed run whose precision the device decides, and commands
+// that only read a checkpoint and reject its precision.
 #include "runtime/run/precision.h"
 
 #include <gtest/gtest.h>

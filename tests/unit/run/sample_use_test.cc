@@ -1,5 +1,5 @@
-// Catches: a run of which nobody hears that it takes samples many times in a step, and warnings of runs
-// that are as long as they were asked to be.
+// Catches: a run of which nobody hears that it takes samples many times in a step, and warnings of
+// runs that are as long as they were asked to be.
 #include "runtime/run/sample_use.h"
 
 #include <gtest/gtest.h>

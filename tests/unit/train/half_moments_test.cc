@@ -1,6 +1,6 @@
-// Catches: moments of two bytes whose bits depend on ranks, stages or a resume, that take four bytes
-// all the same, that checkpoints do not hold as they are, that damage to them goes unseen, or that
-// train to another loss.
+// Catches: moments of two bytes whose bits depend on ranks, stages or a resume, that take four
+// bytes all the same, that checkpoints do not hold as they are, that damage to them goes unseen, or
+// that train to another loss.
 #include <gtest/gtest.h>
 
 #include "runtime/base/error.h"

@@ -1,6 +1,6 @@
-// Catches: a step that is not Muon's formula, matrices that are put together wrong from the slices of
-// ranks, AdamW's part with another rate or decay, bits that depend on ranks, nodes, buckets, ZeRO
-// stages or a resume, and combinations that are not refused.
+// Catches: a step that is not Muon's formula, matrices that are put together wrong from the slices
+// of ranks, AdamW's part with another rate or decay, bits that depend on ranks, nodes, buckets,
+// ZeRO stages or a resume, and combinations that are not refused.
 #include <gtest/gtest.h>
 
 #include <mutex>
@@ -40,7 +40,8 @@ plan::ParameterSlot slot(const char* name, Shape shape, bool decay) {
   return slot;
 }
 
-// Matrices longer than a slice and shorter, one of three parts, a convolution, and what AdamW takes.
+// Matrices longer than a slice and shorter, one of three parts, a convolution, and what AdamW
+// takes.
 plan::Plan make_tensors(const OptimizerConfig& config,
                         const collectives::Topology& topology,
                         int64_t bucket_elements) {

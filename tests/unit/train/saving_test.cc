@@ -1,5 +1,6 @@
 // Catches: a checkpoint that was written while the run went on and is not what the run was at its
-// step, a run that other ways to save give other bits, and copies on hosts that do not fit together.
+// step, a run that other ways to save give other bits, and copies on hosts that do not fit
+// together.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,7 +1,7 @@
 // Catches: a flipped bit of weights, moments, gradients, or of what ranks send each other, that
-// nobody finds, or that is laid to another rank or tensor; damage that is found where there is none;
-// a checkpoint of damaged weights; and a run that does not come to the right bits after it has gone
-// back.
+// nobody finds, or that is laid to another rank or tensor; damage that is found where there is
+// none; a checkpoint of damaged weights; and a run that does not come to the right bits after it
+// has gone back.
 #include "runtime/train/guard/state_guard.h"
 
 #include <gtest/gtest.h>

@@ -202,8 +202,8 @@ TEST(Trainer, NumbersThatAreNotFiniteEndTheRun) {
   }
 }
 
-// Images, whose classes are a softmax of which a mask hides each row as a whole: chosen, or added as the
-// logarithm of truth.
+// Images, whose classes are a softmax of which a mask hides each row as a whole: chosen, or added
+// as the logarithm of truth.
 std::string hidden_rows_config(bool chosen) {
   namespace b = testing::onnx_bytes;
   const auto scalar = [](float value) {
