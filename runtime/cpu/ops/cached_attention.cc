@@ -6,6 +6,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/cpu/grain_size.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cpu/stored.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "runtime/cpu/ops/cached_attention.cc"
@@ -16,29 +17,31 @@
 // A unit of work is a token and a head of k and v, with all heads of q that share it. A head's
 // scores are vectors along the keys, because keys are stored transposed; a token's output is a
 // vector along D. A unit reads its part of the KV cache once for each head of q, from the second
-// time on out of the CPU's caches.
+// time on out of the CPU's caches. Numbers of bfloat16 are widened as they are read; scores and
+// sums are floats.
 
 HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
 // Stores the key and the value of a token and a head in the KV cache.
-HWY_INLINE void store_token(const graph::CachedAttention<float>& op,
+template <typename T>
+HWY_INLINE void store_token(const graph::CachedAttention<T>& op,
                             int64_t b,
                             int64_t s,
                             int64_t head) {
   const int64_t position = op.position(b, s), size = op.head_size;
   if (position < 0) return;
-  const float* const k =
-      op.qkv + (b * op.tokens + s) * op.packed_width() + (op.heads + head) * size;
-  float* const keys = op.keys(b, head) + position;
+  const T* const k = op.qkv + (b * op.tokens + s) * op.packed_width() + (op.heads + head) * size;
+  T* const keys = op.keys(b, head) + position;
   for (int64_t d = 0; d < size; ++d) keys[d * op.room] = k[d];
   std::copy_n(k + op.kv_heads * size, size, op.values(b, head) + position * size);
 }
 
 // scores (count) = scale q K, K (D, count) with row stride `stride`; each score is a chain over D.
-HWY_INLINE void score_keys(const float* q,
-                           const float* keys,
+template <typename T>
+HWY_INLINE void score_keys(const T* q,
+                           const T* keys,
                            int64_t stride,
                            int64_t size,
                            size_t count,
@@ -50,10 +53,10 @@ HWY_INLINE void score_keys(const float* q,
     Vec sum[kAtOnce];
     for (Vec& part : sum) part = hn::Zero(F32());
     for (int64_t d = 0; d < size; ++d) {
-      const Vec factor = set(q[d]);
-      const float* const row = keys + d * stride + i;
+      const Vec factor = set(to_float(q[d]));
+      const T* const row = keys + d * stride + i;
       for (size_t part = 0; part < kAtOnce; ++part)
-        sum[part] = hn::MulAdd(factor, hn::LoadU(F32(), row + part * kVecLanes), sum[part]);
+        sum[part] = hn::MulAdd(factor, FullVector{}.load(row + part * kVecLanes), sum[part]);
     }
     for (size_t part = 0; part < kAtOnce; ++part)
       hn::StoreU(hn::Mul(sum[part], set(scale)), F32(), scores + i + part * kVecLanes);
@@ -61,7 +64,7 @@ HWY_INLINE void score_keys(const float* q,
   for_each_vector(count - i, [&](size_t at, auto access) HWY_ATTR {
     Vec sum = hn::Zero(F32());
     for (int64_t d = 0; d < size; ++d)
-      sum = hn::MulAdd(set(q[d]), access.load(keys + d * stride + i + at), sum);
+      sum = hn::MulAdd(set(to_float(q[d])), access.load(keys + d * stride + i + at), sum);
     access.store(hn::Mul(sum, set(scale)), scores + i + at);
   });
 }
@@ -79,8 +82,9 @@ HWY_INLINE float exponentiate(float* scores, size_t count) {
 }
 
 // y (D) = the sum over keys of weight v, divided by `total`.
+template <typename T>
 HWY_INLINE void mix_values(
-    const float* weights, const float* values, int64_t size, size_t count, float total, float* y) {
+    const float* weights, const T* values, int64_t size, size_t count, float total, T* y) {
   const Vec share = set(1 / total);
   const auto d = static_cast<size_t>(size);
   constexpr size_t kAtOnce = 4;
@@ -90,12 +94,12 @@ HWY_INLINE void mix_values(
     for (Vec& part : sum) part = hn::Zero(F32());
     for (size_t key = 0; key < count; ++key) {
       const Vec weight = set(weights[key]);
-      const float* const v = values + key * d + i;
+      const T* const v = values + key * d + i;
       for (size_t part = 0; part < kAtOnce; ++part)
-        sum[part] = hn::MulAdd(weight, hn::LoadU(F32(), v + part * kVecLanes), sum[part]);
+        sum[part] = hn::MulAdd(weight, FullVector{}.load(v + part * kVecLanes), sum[part]);
     }
     for (size_t part = 0; part < kAtOnce; ++part)
-      hn::StoreU(hn::Mul(sum[part], share), F32(), y + i + part * kVecLanes);
+      FullVector{}.store(hn::Mul(sum[part], share), y + i + part * kVecLanes);
   }
   for_each_vector(d - i, [&](size_t at, auto access) HWY_ATTR {
     Vec sum = hn::Zero(F32());
@@ -106,19 +110,20 @@ HWY_INLINE void mix_values(
 }
 
 // Computes all heads of q of a token that share a head of k and v.
+template <typename T>
 HWY_INLINE void attend(
-    const graph::CachedAttention<float>& op, int64_t b, int64_t s, int64_t head, float* scores) {
+    const graph::CachedAttention<T>& op, int64_t b, int64_t s, int64_t head, float* scores) {
   const int64_t position = op.position(b, s), size = op.head_size, row = b * op.tokens + s;
   const float scale = 1 / std::sqrt(static_cast<float>(size));
   for (int64_t h = head * op.group(); h < (head + 1) * op.group(); ++h) {
-    float* const y = op.y + (row * op.heads + h) * size;
+    T* const y = op.y + (row * op.heads + h) * size;
     if (position < 0) {
-      std::fill_n(y, size, 0.0f);
+      std::fill_n(y, size, T{});
       continue;
     }
     const int64_t first = op.first_key(position);
     const auto count = static_cast<size_t>(position + 1 - first);
-    const float* const q = op.qkv + row * op.packed_width() + h * size;
+    const T* const q = op.qkv + row * op.packed_width() + h * size;
     score_keys(q, op.keys(b, head) + first, op.room, size, count, scale, scores);
     const float total = exponentiate(scores, count);
     mix_values(scores, op.values(b, head) + first * size, size, count, total, y);
@@ -126,9 +131,13 @@ HWY_INLINE void attend(
 }
 
 // Floats between the scores of two workers.
-int64_t score_stride(const graph::CachedAttention<float>& op) { return (op.room + 15) / 16 * 16; }
+template <typename T>
+int64_t score_stride(const graph::CachedAttention<T>& op) {
+  return (op.room + 15) / 16 * 16;
+}
 
-void cached_attention_kernel(const graph::CachedAttention<float>& op) {
+template <typename T>
+HWY_INLINE void attend_all(const graph::CachedAttention<T>& op) {
   if (op.new_cache != op.cache)
     parallel_for(op.cache_elements(), kGrainElements, [&](int64_t begin, int64_t end) {
       std::copy(op.cache + begin, op.cache + end, op.new_cache + begin);
@@ -157,6 +166,10 @@ void cached_attention_kernel(const graph::CachedAttention<float>& op) {
   });
 }
 
+void cached_attention_kernel(AnyStored<graph::CachedAttention> stored) {
+  stored.with([](const auto& op) HWY_ATTR { attend_all(op); });
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu
 HWY_AFTER_NAMESPACE();
@@ -171,12 +184,13 @@ size_t workspace_bytes(const graph::CachedAttention<float>& op) {
   return static_cast<size_t>(compute_threads() * ((op.room + 15) / 16 * 16)) * sizeof(float);
 }
 
-void run(const graph::OpCall& call) {
-  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(graph::CachedAttention<float>{call});
+template <typename T>
+void run(const graph::CachedAttention<T>& op) {
+  HWY_DYNAMIC_DISPATCH(cached_attention_kernel)(op);
 }
 
-constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kCachedAttention, "keys along vectors")};
+constexpr exec::Implementation kRows[] = {native_row<run<float>, run<BFloat16>, workspace_bytes>(
+    graph::OpKind::kCachedAttention, "keys along vectors")};
 
 }  // namespace
 
