@@ -56,16 +56,20 @@ int64_t vocabulary_of(const config::ModelTraits& model,
 // The weights of a checkpoint, or those that train.init_from names.
 struct Weights {
   int64_t step = 0;
+  DType compute = DType::kF32;
   std::vector<checkpoint::NamedSlice> layout;  // of a checkpoint
-  generate::LanguageModel::ReadWeights read;
+  generate::ReadWeights read;
 };
 
-Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
+Weights weights_of(const GenerateOptions& options,
+                   const run::OpenedConfig& opened,
+                   const exec::OpSet& ops) {
+  const RunConfig& config = opened.config;
   if (!options.checkpoint.empty()) {
     const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
     const checkpoint::CheckpointState state = checkpoint::read_state(folder);
-    log_fp32(config, &state);
     return {state.step,
+            choose_generation_type(opened, ops, &state, folder.string()),
             state.layout,
             [=](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
               huggingface::read_merged(folder, state, config, slices, flat);
@@ -77,8 +81,10 @@ Weights weights_of(const GenerateOptions& options, const RunConfig& config) {
   if (config.train.init_from.empty())
     throw ConfigError(
         "--checkpoint is required, because the config has neither model.from nor train.init_from");
-  log_fp32(config, nullptr);
-  return {0, {}, [config](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
+  return {0,
+          choose_generation_type(opened, ops, nullptr, ""),
+          {},
+          [config](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
             const checkpoint::WeightsRead read = train::read_initial_weights(config, slices, flat);
             for (const std::string& note : read.notes) log_warn("{}", note);
             if (read.new_head)
@@ -217,7 +223,7 @@ void generate_tokens(const GenerateOptions& options, exec::Device& device) {
     throw ConfigError("model: is {}, which generates no text; allowed: {}",
                       traits.section,
                       models::sections_where(generates));
-  const Weights weights = weights_of(options, config);
+  const Weights weights = weights_of(options, opened, device.ops());
   const int64_t vocabulary = vocabulary_of(traits, weights.layout);
   const TokenTexts texts = texts_of(options, config);
   check_ends(options, texts, vocabulary);
@@ -235,6 +241,7 @@ void generate_tokens(const GenerateOptions& options, exec::Device& device) {
   generate::LanguageModel model(
       device.make_backend({}),
       *models::reopen_model(opened.model, opened.model->resolved({.classes = vocabulary})),
+      weights.compute,
       vocabulary,
       static_cast<int64_t>(sequences.size()),
       std::min(traits.context, static_cast<int64_t>(longest) + options.tokens),

@@ -50,17 +50,18 @@ struct SampledModel {
   RunConfig config;
   std::shared_ptr<const models::OpenedModel> model;  // resolved
   models::ModelIo io;
+  DType compute = DType::kF32;
 
   const config::ModelTraits& traits() const { return model->traits(); }
 };
 
-SampledModel open_checkpoint(const SampleOptions& options) {
+SampledModel open_checkpoint(const SampleOptions& options, const exec::OpSet& ops) {
   SampledModel sampled;
   sampled.folder = checkpoint::resolve_checkpoint(options.checkpoint);
   sampled.state = checkpoint::read_state(sampled.folder);
   const run::OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
   sampled.config = opened.config;
-  log_fp32(sampled.config, nullptr);
+  sampled.compute = choose_generation_type(opened, ops, &sampled.state, sampled.folder.string());
   const auto samples = [](const config::ModelTraits& traits) {
     return traits.diffusion.has_value();
   };
@@ -177,7 +178,7 @@ void sample(const SampleOptions& options, exec::Device& device) {
     throw ConfigError("--json: value is '{}'; allowed: a file other than --out's", options.out);
   require_result_path("--out", options.out, {".png"});
   require_result_path("--json", options.common.json);
-  const SampledModel model = open_checkpoint(options);
+  const SampledModel model = open_checkpoint(options, device.ops());
   check_options(options, model);
   set_compute_threads(run::choose_threads(model.config, share_of(find_cpu_limits(), 1)));
   const std::vector<int32_t> classes = classes_of(options, model);
@@ -191,6 +192,7 @@ void sample(const SampleOptions& options, exec::Device& device) {
       device.make_backend({}),
       *model.model,
       model.io,
+      model.compute,
       std::min(kRowsAtOnce, count * rows),
       [&](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
         huggingface::read_merged(

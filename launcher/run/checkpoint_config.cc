@@ -12,6 +12,8 @@
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/config/parse.h"
+#include "runtime/run/defaults.h"
+#include "runtime/run/precision.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -77,12 +79,19 @@ bool has_auto_choice(const RunConfig& config) {
   return config.execution.precision == Precision::kAuto || config.train.lanes == 0;
 }
 
-void log_fp32(const RunConfig& config, const checkpoint::CheckpointState* state) {
-  std::optional<Precision> trained = config.execution.precision;
-  if (*trained == Precision::kAuto && state != nullptr)
-    trained = recorded_precision(*state, "", /*required=*/false);
-  if (trained == Precision::kBf16 || trained == Precision::kFp16)
-    log_info("precision: FP32 (the run's is {})", lockstep::name_of(*trained));
+DType choose_generation_type(const run::OpenedConfig& opened,
+                             const exec::OpSet& ops,
+                             const checkpoint::CheckpointState* state,
+                             const std::string& where) {
+  const bool decides = opened.config.execution.precision == Precision::kAuto && state != nullptr;
+  const bool required = !ops.separate_memory;  // GPUs generate in FP32 in any case
+  const run::ChosenPrecision chosen =
+      run::choose_precision(opened,
+                            run::RunPurpose::kGenerate,
+                            ops,
+                            decides ? recorded_precision(*state, where, required) : std::nullopt);
+  if (chosen.worth_logging) log_info("precision: {}", chosen.text());
+  return run::compute_type(chosen.opened.config.execution.precision);
 }
 
 bool depends_on_checkpoint(const RunConfig& config) {

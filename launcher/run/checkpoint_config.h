@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/checkpoint/format/state.h"
+#include "runtime/exec/op_set.h"
 #include "runtime/run/open_config.h"
 
 namespace lockstep::launcher {
@@ -32,9 +33,13 @@ RecordedChoices recorded_choices(const checkpoint::CheckpointState& state,
                                  const RunConfig& config);
 bool has_auto_choice(const RunConfig& config);
 
-// Logs, for a command that computes in FP32, that the run trained in another precision: in that of
-// its config or, with AUTO, of the checkpoint. `state` may be null.
-void log_fp32(const RunConfig& config, const checkpoint::CheckpointState* state);
+// The type in which `generate` and `sample` compute: see run::choose_precision(). Logs it. `state`:
+// the checkpoint's; null if the weights come from elsewhere. Throws CheckpointError like
+// recorded_precision().
+DType choose_generation_type(const run::OpenedConfig& opened,
+                             const exec::OpSet& ops,
+                             const checkpoint::CheckpointState* state,
+                             const std::string& where);
 
 // Whether the choice of trained parameters, or the encoding of the data, depends on the checkpoint
 // too, so that it must be read before the data are opened and the graphs are built.

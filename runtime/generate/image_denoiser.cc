@@ -1,40 +1,45 @@
 #include "runtime/generate/image_denoiser.h"
 
-#include "runtime/exec/host_copy.h"
-#include "runtime/plan/layout.h"
 #include "runtime/plan/memory_plan.h"
-#include "runtime/train/state/initialize.h"
+#include "runtime/train/number_types.h"
 
 namespace lockstep::generate {
+namespace {
+
+graph::GraphOptions options_for(graph::Purpose purpose, DType compute) {
+  graph::GraphOptions options(purpose);
+  options.compute = compute;
+  return options;
+}
+
+}  // namespace
 
 ImageDenoiser::ImageDenoiser(std::unique_ptr<exec::Backend> backend,
                              const models::OpenedModel& model,
                              const models::ModelIo& io,
+                             DType compute,
                              int64_t images,
                              const ReadWeights& read_weights)
     : images_(images),
       elements_(io.height * io.width * io.channels),
       backend_(std::move(backend)),
-      layout_(
-          plan::make_layout(model.build(io, model.fewest_samples(), graph::Purpose::kTraining), 1)),
-      graph_(model.build(io, images, graph::Purpose::kInference)),
+      layout_(plan::make_layout(
+          model.build(io, model.fewest_samples(), options_for(graph::Purpose::kTraining, compute)),
+          1)),
+      graph_(model.build(io, images, options_for(graph::Purpose::kInference, compute))),
       plan_(plan::plan_program(graph_,
                                [this](const graph::Graph& graph, const graph::Op& op) {
                                  return backend_->ops().op_workspace_bytes(graph, op);
                                })),
       noised_(backend_->host_array<float>(static_cast<size_t>(images * elements_))),
       conditions_(backend_->host_array<float>(static_cast<size_t>(images * 2))),
-      result_(backend_->host_array<float>(noised_.size())),
+      result_(backend_->host_array<std::byte>(graph_[graph_.result].bytes())),
+      outputs_(noised_.size()),
       lane_(backend_->host_array<graph::LaneContext>(1)) {
-  const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
-  backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + plan_.arena_bytes +
+  backend_->reserve(backend_->ops().workspace_bytes + weight_bytes(layout_) + plan_.arena_bytes +
                     plan_.constant_bytes + noised_.size_bytes() + conditions_.size_bytes() +
                     5 * plan::kDeviceAlignment);
-  std::byte* const parameters =
-      backend_->allocate(parameter_bytes, plan::name_of(plan::RowKind::kParameters));
-  exec::HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
-  read_weights(train::named_slices(layout_), weights.data());
-  weights.write();
+  std::byte* const parameters = allocate_weights(*backend_, layout_, read_weights);
   executor_.emplace(
       graph_,
       plan_,
@@ -60,9 +65,10 @@ std::span<const float> ImageDenoiser::run() {
   backend_->copy(bytes(noised_), device_noised_, noised_.size_bytes());
   backend_->copy(bytes(conditions_), device_conditions_, conditions_.size_bytes());
   executor_->run(
-      lane_.front(), device_noised_, device_conditions_, nullptr, nullptr, bytes(result_));
+      lane_.front(), device_noised_, device_conditions_, nullptr, nullptr, result_.data());
   backend_->synchronize();
-  return result_;
+  train::widen_numbers(result_.data(), graph_[graph_.result].dtype, outputs_);
+  return outputs_;
 }
 
 }  // namespace lockstep::generate

@@ -2,29 +2,25 @@
 // A diffusion model's network with its weights, ready to evaluate noised images.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "models/registry.h"
-#include "runtime/checkpoint/format/state.h"
-#include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
+#include "runtime/generate/weights.h"
 
 namespace lockstep::generate {
 
 class ImageDenoiser {
  public:
-  // Fills the parameters of the slices in a flat fp32 buffer.
-  using ReadWeights =
-      std::function<void(const std::vector<checkpoint::NamedSlice>& slices, float* flat)>;
-
-  // `model` must be resolved. The network evaluates batches of `images` images.
+  // `model` must be resolved. Weights and activations have the type `compute`. The network
+  // evaluates batches of `images` images.
   ImageDenoiser(std::unique_ptr<exec::Backend> backend,
                 const models::OpenedModel& model,
                 const models::ModelIo& io,
+                DType compute,
                 int64_t images,
                 const ReadWeights& read_weights);
 
@@ -45,8 +41,10 @@ class ImageDenoiser {
   graph::Graph graph_;
   plan::ProgramPlan plan_;
   std::optional<exec::Executor> executor_;
-  std::span<float> noised_, conditions_, result_;  // host buffers
-  std::byte* device_noised_ = nullptr;             // device buffers
+  std::span<float> noised_, conditions_;  // host buffers
+  std::span<std::byte> result_;           // of the compute type
+  std::vector<float> outputs_;            // the same as floats
+  std::byte* device_noised_ = nullptr;    // device buffers
   std::byte* device_conditions_ = nullptr;
   std::span<graph::LaneContext> lane_;
 };

@@ -4,10 +4,9 @@
 #include <numeric>
 
 #include "runtime/base/error.h"
-#include "runtime/exec/host_copy.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/memory_plan.h"
-#include "runtime/train/state/initialize.h"
+#include "runtime/train/number_types.h"
 
 namespace lockstep::generate {
 namespace {
@@ -20,10 +19,16 @@ constexpr const char* kCacheName = "the cache of keys and values";
 
 }  // namespace
 
+graph::GraphOptions LanguageModel::options(graph::Purpose purpose) const {
+  graph::GraphOptions options(purpose);
+  options.compute = compute_;
+  return options;
+}
+
 LanguageModel::Program LanguageModel::program(const models::OpenedModel& model,
                                               int64_t tokens,
                                               bool head) const {
-  graph::GraphOptions options(graph::Purpose::kInference);
+  graph::GraphOptions options = this->options(graph::Purpose::kInference);
   options.packed = true;
   options.cached_tokens = context_;
   options.head = head;
@@ -43,33 +48,31 @@ LanguageModel::Program LanguageModel::program(const models::OpenedModel& model,
 
 LanguageModel::LanguageModel(std::unique_ptr<exec::Backend> backend,
                              const models::OpenedModel& model,
+                             DType compute,
                              int64_t vocabulary,
                              int64_t sequences,
                              int64_t context,
                              const ReadWeights& read_weights)
-    : sequences_(sequences),
+    : compute_(compute),
+      sequences_(sequences),
       context_(context),
       vocabulary_(vocabulary),
       backend_(std::move(backend)),
-      layout_(plan::make_layout(model.build({}, 1, graph::Purpose::kTraining), 1)),
+      layout_(plan::make_layout(model.build({}, 1, options(graph::Purpose::kTraining)), 1)),
       many_(program(model, std::min(context, kTokensAtOnce), false)),
       last_(program(model, 1, true)),
       windows_(static_cast<size_t>(sequences)),
-      cached_(windows_.size()) {
+      cached_(windows_.size()),
+      logits_(static_cast<size_t>(sequences * vocabulary)) {
   LOCKSTEP_CHECK(many_.plan.state_bytes == last_.plan.state_bytes);
-  const size_t parameter_bytes = static_cast<size_t>(layout_.elements) * sizeof(float);
   const size_t arena_bytes = std::max(many_.plan.arena_bytes, last_.plan.arena_bytes);
   const auto input_bytes = [&](const Program& program) {
     return static_cast<size_t>(sequences * 3 * program.tokens) * sizeof(int32_t);
   };
-  backend_->reserve(backend_->ops().workspace_bytes + parameter_bytes + arena_bytes +
+  backend_->reserve(backend_->ops().workspace_bytes + weight_bytes(layout_) + arena_bytes +
                     cache_bytes() + input_bytes(many_) + input_bytes(last_) +
                     5 * plan::kDeviceAlignment);
-  std::byte* parameters =
-      backend_->allocate(parameter_bytes, plan::name_of(plan::RowKind::kParameters));
-  exec::HostCopy weights(*backend_, reinterpret_cast<float*>(parameters), layout_.elements);
-  read_weights(train::named_slices(layout_), weights.data());
-  weights.write();
+  std::byte* const parameters = allocate_weights(*backend_, layout_, read_weights);
   const exec::ExecutorMemory memory = {
       .arena = backend_->allocate(arena_bytes, plan::name_of(plan::RowKind::kArena)),
       .parameters = parameters,
@@ -79,7 +82,7 @@ LanguageModel::LanguageModel(std::unique_ptr<exec::Backend> backend,
     program->input = backend_->host_array<int32_t>(input_bytes(*program) / sizeof(int32_t));
     program->device_input = backend_->allocate(input_bytes(*program), "tokens");
     const graph::Tensor& result = program->graph[program->graph.result];
-    program->result = backend_->host_array<float>(result.bytes() / sizeof(float));
+    program->result = backend_->host_array<std::byte>(result.bytes());
   }
   lane_ = backend_->host_array<graph::LaneContext>(1);
 }
@@ -106,6 +109,7 @@ void LanguageModel::run(const std::vector<std::vector<int32_t>>& tokens) {
   };
   while (!ready()) run(many_, before_last);
   run(last_, ends);
+  train::widen_numbers(last_.result.data(), last_.graph[last_.graph.result].dtype, logits_);
 }
 
 void LanguageModel::run(Program& program, const std::vector<size_t>& ends) {
@@ -127,17 +131,13 @@ void LanguageModel::run(Program& program, const std::vector<size_t>& ends) {
   }
   const auto* input = reinterpret_cast<const std::byte*>(program.input.data());
   backend_->copy(input, program.device_input, program.input.size_bytes());
-  program.executor->run(lane_.front(),
-                        program.device_input,
-                        nullptr,
-                        nullptr,
-                        nullptr,
-                        reinterpret_cast<std::byte*>(program.result.data()));
+  program.executor->run(
+      lane_.front(), program.device_input, nullptr, nullptr, nullptr, program.result.data());
   backend_->synchronize();
 }
 
 const float* LanguageModel::logits(size_t sequence) const {
-  return &last_.result[sequence * static_cast<size_t>(vocabulary_)];
+  return &logits_[sequence * static_cast<size_t>(vocabulary_)];
 }
 
 }  // namespace lockstep::generate

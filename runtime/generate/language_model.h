@@ -6,29 +6,24 @@
 // `last_` processes the last token of each sequence and computes its logits.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "models/registry.h"
-#include "runtime/checkpoint/format/state.h"
-#include "runtime/exec/backend.h"
 #include "runtime/exec/executor.h"
+#include "runtime/generate/weights.h"
 
 namespace lockstep::generate {
 
 class LanguageModel {
  public:
-  // Fills the parameters of the slices in a flat fp32 buffer.
-  using ReadWeights =
-      std::function<void(const std::vector<checkpoint::NamedSlice>& slices, float* flat)>;
-
-  // `model` must be resolved. Processes batches of `sequences` sequences with at most `context`
-  // tokens each.
+  // `model` must be resolved. Weights, cache and activations have the type `compute`. Processes
+  // batches of `sequences` sequences with at most `context` tokens each.
   LanguageModel(std::unique_ptr<exec::Backend> backend,
                 const models::OpenedModel& model,
+                DType compute,
                 int64_t vocabulary,
                 int64_t sequences,
                 int64_t context,
@@ -53,13 +48,15 @@ class LanguageModel {
     std::optional<exec::Executor> executor;
     std::span<int32_t> input;           // (sequences, 3, tokens), packed; on the host
     std::byte* device_input = nullptr;  // on the device
-    std::span<float> result;
+    std::span<std::byte> result;        // of the compute type
   };
 
+  graph::GraphOptions options(graph::Purpose purpose) const;
   Program program(const models::OpenedModel& model, int64_t tokens, bool head) const;
   // Processes the next tokens of each window, up to the positions `ends`.
   void run(Program& program, const std::vector<size_t>& ends);
 
+  DType compute_;
   int64_t sequences_, context_, vocabulary_;
   std::unique_ptr<exec::Backend> backend_;
   plan::ParameterLayout layout_;
@@ -68,6 +65,7 @@ class LanguageModel {
   // For each sequence: the tokens that count, and how many of them are in the cache.
   std::vector<std::vector<int32_t>> windows_;
   std::vector<size_t> cached_;
+  std::vector<float> logits_;  // (sequences, V)
 };
 
 }  // namespace lockstep::generate

@@ -8,7 +8,8 @@
 
 namespace lockstep::run {
 
-enum class RunPurpose { kTrain, kEvaluate, kPredict };
+// kGenerate: a network with a checkpoint's weights makes texts or images, without data.
+enum class RunPurpose { kTrain, kEvaluate, kPredict, kGenerate };
 
 // Opens the data that a run for this purpose reads. With `may_assume` the data files of a training
 // run may be missing: see data/placeholder.h. Throws ConfigError if the purpose needs data that the

@@ -24,8 +24,9 @@ struct ChosenPrecision {
 // needs FP32, and FP32 on a CPU.
 //
 // Training in a type that the device does not compute in (FP16 on a CPU) throws ConfigError. Other
-// purposes compute in FP32 then, and ignore tf32 on CPUs and bf16x3 on GPUs. All ranks get the same
-// result, since their devices are of one kind. Throws ConfigError.
+// purposes compute in FP32 then, and ignore tf32 on CPUs and bf16x3 on GPUs. On GPUs, texts and
+// images are generated in FP32. All ranks get the same result, since their devices are of one kind.
+// Throws ConfigError.
 ChosenPrecision choose_precision(const OpenedConfig& opened,
                                  RunPurpose purpose,
                                  const exec::OpSet& ops,

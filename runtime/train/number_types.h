@@ -2,6 +2,7 @@
 // The C++ types of numbers in a backend's memory.
 
 #include <cstddef>
+#include <span>
 #include <type_traits>
 
 #include "runtime/base/check.h"
@@ -21,5 +22,11 @@ decltype(auto) with_numbers(Byte* numbers, DType dtype, F f) {
   LOCKSTEP_CHECK(dtype == DType::kF32, "numbers of another type ");
   return as(0.0f);
 }
+
+// Rounds `from` to numbers of this type.
+void round_numbers(std::span<const float> from, DType dtype, std::byte* to);
+
+// The reverse of round_numbers().
+void widen_numbers(const std::byte* from, DType dtype, std::span<float> to);
 
 }  // namespace lockstep::train

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """execution.precision on a CPU. Catches: AUTO that is recorded, or that a resumed run resolves anew;
 a checkpoint of a GPU in 16 bits that eval, predict, generate, export or inspect refuse on a CPU, or
-read without a line in the log; a training in BF16 that goes on in FP32 unasked, or one in FP16 whose
+read without a line in the log; texts and images that are generated in another precision than eval
+evaluates in; a training in BF16 that goes on in FP32 unasked, or one in FP16 whose
 refusal has no remedy; a run of an older revision that ends in other bits, or that a damaged newest
 checkpoint stops; a replay on another kind of device that raises a false alarm.
 
@@ -18,7 +19,6 @@ import lockstep_run  # noqa: E402
 import runs  # noqa: E402
 
 BF16, FP32 = (["--set", f"execution.precision={name}"] for name in ("BF16", "FP32"))
-NOTE = "precision: FP32 (the run's is BF16"
 
 
 class Trial:
@@ -93,10 +93,7 @@ def readers(trial):
             trial.ends(done, 0, ["step 4"], f"{command} of BF16 with {what}")
             trial.expect(done.stderr.count(note) == 1 and done.stderr.count("precision:") == 1,
                          f"{command} with {what} says so once: {done.stderr.strip()}")
-    for given in ([], BF16):
-        done = trial.start("generate", trial.folder / "gpt.textproto", *given, "--checkpoint", gpt,
-                           "--prompt-tokens", "1,2", "--tokens", "3")
-        trial.ends(done, 0, [NOTE], f"generate {given}")
+    generated(trial, gpt)
     weights = trial.folder / "weights.safetensors"
     trial.ends(trial.start("export", table, "--out", weights), 0, ["tensors"], "export")
     trial.ends(trial.start("inspect", table), 0, ["every checksum holds"], "inspect")
@@ -104,6 +101,19 @@ def readers(trial):
                "replay")
     trial.ends(trial.train("table", trial.folder / "from", "--set", f"train.init_from={weights}"),
                0, ["weights_hash"], "train.init_from of what BF16 has trained")
+
+
+def generated(trial, gpt):
+    """`generate` computes in the precision in which `eval` does."""
+    FP16 = ["--set", "execution.precision=FP16"]
+    for given, note in (([], "precision: BF16 (AUTO, as the run recorded)"),
+                        (BF16, "precision: BF16"), (FP32, ""),
+                        (FP16, "precision: FP32 (the run's is FP16")):
+        done = trial.start("generate", trial.folder / "gpt.textproto", *given, "--checkpoint", gpt,
+                           "--prompt-tokens", "1,2", "--tokens", "3")
+        trial.ends(done, 0, [note], f"generate {given}")
+        trial.expect(done.stderr.count("precision:") == (note != ""),
+                     f"generate {given} says so once: {done.stderr.strip()}")
 
 
 def older(trial):

@@ -7,32 +7,11 @@
 #include "collectives/gather/gather_parts.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/base/error.h"
-#include "runtime/base/threads.h"
 #include "runtime/train/gather_values.h"
 #include "runtime/train/number_types.h"
 
 namespace lockstep::train {
 namespace {
-
-constexpr int64_t kGrain = 65536;  // the least work for a thread
-
-// Rounds `from` to the type that the ops read, into `to`.
-void round_all(std::span<const float> from, DType dtype, std::byte* to) {
-  with_numbers(to, dtype, [&]<typename T>(T* out) {
-    parallel_for(std::ssize(from), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) out[i] = round_to<T>(from[static_cast<size_t>(i)]);
-    });
-  });
-}
-
-// The reverse of round_all().
-void widen_all(const std::byte* from, DType dtype, std::span<float> to) {
-  with_numbers(from, dtype, [&](const auto* in) {
-    parallel_for(std::ssize(to), kGrain, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) to[static_cast<size_t>(i)] = to_float(in[i]);
-    });
-  });
-}
 
 // Calls f(offset in the flat buffer, offset if packed, elements) for each range.
 template <typename F>
@@ -134,7 +113,7 @@ void HostWeights::read_frozen() {
     const auto size = static_cast<int64_t>(size_of(compute));
     exec::HostCopyOf<std::byte> values(
         context_.backend, memory_.parameters + (first + local) * size, n * size);
-    widen_all(
+    widen_numbers(
         values.read(), compute, full_.subspan(static_cast<size_t>(begin), static_cast<size_t>(n)));
   });
 }
@@ -161,7 +140,7 @@ void HostWeights::write_rounded() {
       context_.backend, memory_.parameters, layout.elements / parts * size);
   const float* const floats = data();
   const auto round_range = [&](int64_t begin, int64_t local, int64_t n) {
-    round_all(
+    round_numbers(
         {floats + begin, static_cast<size_t>(n)}, layout.compute, rounded.data() + local * size);
   };
   if (sharded()) {

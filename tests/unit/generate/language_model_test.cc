@@ -1,15 +1,18 @@
 // Catches: a cache that gives other logits than the whole window at once, tokens of a sequence that
 // reach another one's cache, positions or a window of attention that are off by one, prompts longer
-// than what is read at a time, a context that is full, a theta that follows how few tokens come.
+// than what is read at a time, a context that is full, a theta that follows how few tokens come; in
+// BF16 also a cache of floats, weights that are not rounded, and logits that are read as floats.
 #include "runtime/generate/language_model.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/plan/layout.h"
+#include "runtime/train/number_types.h"
 #include "runtime/train/state/initialize.h"
 #include "tests/reference/models.h"
 
@@ -35,9 +38,12 @@ void fill_parameters(const std::vector<checkpoint::NamedSlice>& slices, float* f
   }
 }
 
-LanguageModel cached_model(const ModelConfig& config, int64_t sequences) {
+LanguageModel cached_model(const ModelConfig& config,
+                           int64_t sequences,
+                           DType compute = DType::kF32) {
   return {cpu::make_backend(),
           *models::open_model(config),
+          compute,
           kVocabulary,
           sequences,
           kContext,
@@ -45,32 +51,40 @@ LanguageModel cached_model(const ModelConfig& config, int64_t sequences) {
 }
 
 // After the last token of a sequence, by the whole window at once.
-std::vector<float> logits_of_window(const ModelConfig& config, const Tokens& tokens) {
+std::vector<float> logits_of_window(const ModelConfig& config,
+                                    const Tokens& tokens,
+                                    DType compute = DType::kF32) {
   const std::unique_ptr<exec::Backend> backend = cpu::make_backend();
-  const plan::ParameterLayout layout =
-      plan::make_layout(models::build_model(config, {}, 1, graph::Purpose::kTraining), 1);
-  const graph::Graph graph =
-      models::build_model(config, {}, 1, graph::Purpose::kInference, kContext);
+  const auto build = [&](graph::Purpose purpose, int64_t length) {
+    graph::GraphOptions options(purpose);
+    options.compute = compute;
+    return models::build_model(config, {}, 1, options, length);
+  };
+  const plan::ParameterLayout layout = plan::make_layout(build(graph::Purpose::kTraining, 0), 1);
+  const graph::Graph graph = build(graph::Purpose::kInference, kContext);
   const plan::ProgramPlan plan =
       plan::plan_program(graph, [&](const graph::Graph& g, const graph::Op& op) {
         return backend->ops().op_workspace_bytes(g, op);
       });
-  std::byte* const parameters =
-      backend->allocate(static_cast<size_t>(layout.elements) * sizeof(float), "parameters");
-  fill_parameters(train::named_slices(layout), reinterpret_cast<float*>(parameters));
+  std::vector<float> weights(static_cast<size_t>(layout.elements));
+  fill_parameters(train::named_slices(layout), weights.data());
+  std::byte* const parameters = backend->allocate(weights.size() * size_of(compute), "parameters");
+  train::round_numbers(weights, compute, parameters);
   exec::Executor executor(
       graph, plan, layout, *backend, {backend->allocate(plan.arena_bytes, "arena"), parameters});
   const auto length = std::min<size_t>(tokens.size(), kContext);
   Tokens window(tokens.end() - static_cast<std::ptrdiff_t>(length), tokens.end());
   window.resize(kContext, 0);
   const std::span<graph::LaneContext> lane = backend->host_array<graph::LaneContext>(1);
-  std::vector<float> logits(kContext * kVocabulary);
+  std::vector<std::byte> result(graph[graph.result].bytes());
   executor.run(lane.front(),
                reinterpret_cast<const std::byte*>(window.data()),
                nullptr,
                nullptr,
                nullptr,
-               reinterpret_cast<std::byte*>(logits.data()));
+               result.data());
+  std::vector<float> logits(kContext * kVocabulary);
+  train::widen_numbers(result.data(), compute, logits);
   const auto last = logits.begin() + static_cast<std::ptrdiff_t>((length - 1) * kVocabulary);
   return {last, last + kVocabulary};
 }
@@ -88,10 +102,16 @@ std::vector<float> logits_of(const LanguageModel& model, size_t sequence) {
 }
 
 // Products of other shapes and sums of another order: some roundings of floats.
-void expect_close(const std::vector<float>& actual, const std::vector<float>& expected) {
+constexpr double kRoundings = 2e-5;
+// Attention over whole windows rounds its weights too: some roundings of bfloat16.
+constexpr double kBf16Roundings = 0.03;
+
+void expect_close(const std::vector<float>& actual,
+                  const std::vector<float>& expected,
+                  double tolerance = kRoundings) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i)
-    EXPECT_NEAR(actual[i], expected[i], 2e-5 * (1 + std::abs(expected[i]))) << i;
+    EXPECT_NEAR(actual[i], expected[i], tolerance * (1 + std::abs(expected[i]))) << i;
 }
 
 std::vector<ModelConfig> models() {
@@ -131,6 +151,40 @@ TEST(LanguageModel, HasTheLogitsOfTheWholeWindow) {
         expect_close(logits_of(model, i), logits_of_window(config, sequences[i]));
         sequences[i].push_back((7 * step + static_cast<int>(i)) % kVocabulary);
       }
+    }
+  }
+}
+
+TEST(LanguageModel, HasTheLogitsOfTheWholeWindowInBf16) {
+  for (const ModelConfig& config : models()) {
+    LanguageModel model = cached_model(config, 3, DType::kBF16);
+    const size_t of_floats = cached_model(config, 3).cache_bytes();  // with some bytes of padding
+    EXPECT_NEAR(
+        static_cast<double>(model.cache_bytes()) / static_cast<double>(of_floats), 0.5, 0.01);
+    const std::vector<Tokens> sequences = {
+        sequence_of(1, 0), sequence_of(40, 1), sequence_of(kContext + 3, 2)};
+    model.run(sequences);
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      SCOPED_TRACE(::testing::Message() << config.index() << " of " << i);
+      const std::vector<float> logits = logits_of(model, i);
+      expect_close(logits, logits_of_window(config, sequences[i], DType::kBF16), kBf16Roundings);
+      for (const float logit : logits) EXPECT_EQ(logit, to_float(round_to<BFloat16>(logit)));
+    }
+  }
+}
+
+// The likeliest tokens, with the cache of the tokens before and with none.
+TEST(LanguageModel, TakesTheSameTokensInBf16WithoutACache) {
+  for (const ModelConfig& config : models()) {
+    LanguageModel model = cached_model(config, 1, DType::kBF16);
+    Tokens sequence = sequence_of(5, 1);
+    for (int step = 0; step < 8; ++step) {
+      model.run({sequence});
+      LanguageModel fresh = cached_model(config, 1, DType::kBF16);
+      fresh.run({sequence});
+      const std::vector<float> logits = logits_of(model, 0);
+      EXPECT_EQ(logits, logits_of(fresh, 0)) << config.index() << " step " << step;
+      sequence.push_back(static_cast<int32_t>(std::ranges::max_element(logits) - logits.begin()));
     }
   }
 }

@@ -48,7 +48,7 @@ struct Row {
 
 TEST(ChoosePrecision, FollowsTheTable) {
   const auto train = RunPurpose::kTrain, eval = RunPurpose::kEvaluate,
-             predict = RunPurpose::kPredict;
+             predict = RunPurpose::kPredict, generate = RunPurpose::kGenerate;
   const std::string bf16 = "execution.precision=BF16", fp16 = "execution.precision=FP16",
                     fp32 = "execution.precision=FP32", tf32 = "execution.tf32=true",
                     bf16x3 = "execution.bf16x3=true";
@@ -67,11 +67,15 @@ TEST(ChoosePrecision, FollowsTheTable) {
       {true, eval, {}, kBf16, kBf16, "BF16 (AUTO, as the run recorded)"},
       {true, predict, {}, kFp32, kFp32, "FP32 (AUTO, as the run recorded)"},
       {true, eval, {}, {}, kBf16, "BF16 (AUTO)"},
+      {false, generate, {}, kBf16, kBf16, "BF16 (AUTO, as the run recorded)"},
+      {false, generate, {}, {}, kFp32, "FP32 (AUTO)"},
       // What the config names is kept, whatever was recorded.
       {true, train, {fp32}, kBf16, kFp32, "FP32"},
       {true, train, {fp16}, {}, kFp16, "FP16"},
       {true, eval, {bf16}, kFp32, kBf16, "BF16"},
       {true, eval, {fp32, tf32}, {}, kFp32, "FP32"},
+      {false, generate, {bf16}, kFp32, kBf16, "BF16"},
+      {false, generate, {fp32}, kBf16, kFp32, "FP32"},
   };
   for (const Row& row : rows) {
     const ChosenPrecision chosen =
@@ -104,6 +108,26 @@ TEST(ChoosePrecision, ACpuReadsCheckpointsOfAnyPrecision) {
     EXPECT_EQ(bf16x3.opened.config.execution.precision, kFp32);
     EXPECT_NE(bf16x3.text().find("without execution.bf16x3"), std::string::npos) << bf16x3.text();
   }
+}
+
+TEST(ChoosePrecision, GpusGenerateInFp32) {
+  const auto choose = [](const std::vector<std::string>& overrides, const Recorded& recorded) {
+    return choose_precision(config(overrides), RunPurpose::kGenerate, device(true), recorded);
+  };
+  for (const ChosenPrecision& chosen :
+       {choose({}, kBf16), choose({"execution.precision=BF16"}, {}), choose({}, kFp16)}) {
+    EXPECT_EQ(chosen.opened.config.execution.precision, kFp32);
+    EXPECT_TRUE(chosen.worth_logging);
+    EXPECT_TRUE(chosen.text().starts_with("FP32 (the run's is ")) << chosen.text();
+  }
+  for (const ChosenPrecision& chosen :
+       {choose({}, {}), choose({}, kFp32), choose({"execution.tf32=true"}, {})}) {
+    EXPECT_EQ(chosen.opened.config.execution.precision, kFp32);
+    EXPECT_FALSE(chosen.worth_logging) << chosen.text();
+  }
+  const ChosenPrecision half =
+      choose_precision(config({"execution.precision=FP16"}), RunPurpose::kGenerate, device(false));
+  EXPECT_EQ(half.text(), "FP32 (the run's is FP16, in which device cpu does not generate)");
 }
 
 // The error that the choice throws.
