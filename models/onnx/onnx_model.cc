@@ -16,6 +16,7 @@
 #include "models/onnx/bind/network_sizes.h"
 #include "models/onnx/bind/objective.h"
 #include "models/onnx/bind/opened_file.h"
+#include "models/onnx/bind/output_extents.h"
 #include "models/onnx/bind/untrainable.h"
 #include "models/onnx/bind/usual_network.h"
 #include "models/onnx/nodes/lowering/lowering.h"
@@ -35,12 +36,6 @@ constexpr int64_t kMaxElementsOfMasks = int64_t{1} << 22;
 // Limits of the search for a node that mixes samples: the samples of the batch, and the bytes of
 // the network's folded values.
 constexpr int64_t kMaxSamplesToMix = 32, kMaxBytesToMix = int64_t{256} << 20;
-
-// Thrown for outputs whose extents grow with the batch.
-class OutputExtentsError : public ConfigError {
- public:
-  using ConfigError::ConfigError;
-};
 
 // The file is opened when it is first needed, and each network that is needed is bound once: see
 // BoundNetworks. A start of a run needs three: the usual network of check(), that of the run's
@@ -390,23 +385,8 @@ class OnnxModel final : public models::Model {
     }
   }
 
-  // Outputs must have the same extents for any batch: similarities between samples, as many as
-  // there are samples, would be taken for classes. The networks have different batches.
   void compare_extents_of_outputs(const Network& network, const Network& other) const {
-    for (const int number : sizes_of(network).output_numbers()) {
-      const Value& one = network.values[static_cast<size_t>(number)];
-      const Extents& two = other.values[static_cast<size_t>(number)].extents;
-      for (size_t axis = 1; axis < std::min(one.extents.size(), two.size()); ++axis)
-        if (one.extents[axis] != two[axis])
-          throw OutputExtentsError(
-              "model.onnx.output: \"{}\" of {} has as many elements along axis {} as the batch has "
-              "samples, as similarities between samples have; a loss that compares samples with "
-              "each other is not supported; allowed: (N, ...) with the same extents for any batch "
-              "N",
-              one.name,
-              config_.file,
-              axis);
-    }
+    require_same_extents(config_.file, sizes_of(network).output_numbers(), network, other);
   }
 
   NetworkSizes sizes_of(const Network& network) const {
