@@ -1,7 +1,7 @@
 // Catches: images that depend on how many are made together, on the images beside them or on which
 // row of the network's batch they have; a guidance that is not between and beyond the two answers;
-// times that leave out the first; classes that the network is not told; images in BF16 that are those
-// of FP32, or others altogether.
+// times that leave out the first; classes that the network is not told; images in BF16 that are
+// those of FP32, or others altogether.
 #include "runtime/generate/image_sampler.h"
 
 #include <gtest/gtest.h>
