@@ -11,7 +11,8 @@
 // The tile kernel (gemm_tile.cc) goes over the whole depth with its tile of c in registers. The
 // operands are prepared as follows:
 // - Packing of A: if enough panels will reuse A (packs_rows()), its rows are packed during the
-//   first panel, just before the first tile that reads them. Later panels read `packed_a`.
+//   first panel, just before the first tile that reads them. Later panels read `packed_a`, and so
+//   does every panel if the caller has packed them (`rows_packed`).
 // - Packing of B: `panels.ready` has panels that an earlier call has packed. Otherwise the first
 //   panel is packed before its tiles, and each following one, a few rows at a time, by the tiles of
 //   the panel before it (PanelPacker); a transposed or partial one just before its tiles.

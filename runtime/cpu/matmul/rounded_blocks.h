@@ -9,8 +9,8 @@
 
 namespace lockstep::cpu {
 
-// The size of the blocks, and the scratch memory of one worker, in floats: the sums, a block of
-// rows of A, and packed panels of B.
+// The size of the blocks, and the scratch memory of one worker, in floats: the sums, rows of A (of
+// a block, or packed for all columns), and packed panels of B.
 struct RoundedBlocks {
   RoundedBlocks(int64_t all_rows, int64_t all_columns, int64_t depth, WorkerGrid grid)
       : depth(depth),
@@ -33,7 +33,8 @@ struct RoundedBlocks {
   }
 
   static constexpr int64_t kRows = 264;
-  static constexpr int64_t kColumns = 7 * kMaxPanel;  // so few that rows of A are not packed
+  // So few that a block need not pack its rows of A, if they are not packed for all columns.
+  static constexpr int64_t kColumns = 7 * kMaxPanel;
   static constexpr int64_t kGap = 16;  // rows are not a multiple of the page size apart
 
   DepthBlocks depth;
