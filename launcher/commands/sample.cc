@@ -59,7 +59,8 @@ SampledModel open_checkpoint(const SampleOptions& options, const exec::OpSet& op
   SampledModel sampled;
   sampled.folder = checkpoint::resolve_checkpoint(options.checkpoint);
   sampled.state = checkpoint::read_state(sampled.folder);
-  const run::OpenedConfig opened = config_of_checkpoint(sampled.folder, sampled.state);
+  const run::OpenedConfig opened =
+      config_of_checkpoint(sampled.folder, sampled.state, options.common.set);
   sampled.config = opened.config;
   sampled.compute = choose_generation_type(opened, ops, &sampled.state, sampled.folder.string());
   const auto samples = [](const config::ModelTraits& traits) {
@@ -241,6 +242,7 @@ CommandSpec sample_command() {
               &options->checkpoint,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
               {.required = true});
+  add_set_option(command, options->common);
   add_device_options(command, options->common);
   add_output_options(command, options->common);
   command.add("--out",

@@ -32,7 +32,8 @@ bool leaves_missing_unset(const RunConfig& config) {
 }  // namespace
 
 run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
-                                       const checkpoint::CheckpointState& state) {
+                                       const checkpoint::CheckpointState& state,
+                                       const std::vector<std::string>& overrides) {
   const auto imported = state.extra.find(checkpoint::kImportedConfigKey);
   const auto text =
       imported != state.extra.end() ? imported : state.extra.find(checkpoint::kConfigKey);
@@ -42,7 +43,7 @@ run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
         "new checkpoint",
         folder.string());
   run::OpenedConfig opened =
-      run::open_config(config::parse_recorded_config(text->second, folder.string()));
+      run::open_config(config::parse_recorded_config(text->second, folder.string(), overrides));
   std::optional<run::OpenedConfig> older = with_recorded_parameters(opened, state);
   if (!older) return opened;
   warn_of_older_revision(folder.string());

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/exec/op_set.h"
@@ -11,10 +12,11 @@
 
 namespace lockstep::launcher {
 
-// The config and the model that the checkpoint's run had. Throws CheckpointError if the checkpoint
-// was written before configs were kept.
+// The config and the model that the checkpoint's run had, with overrides "path.to.field=value".
+// Throws CheckpointError if the checkpoint was written before configs were kept.
 run::OpenedConfig config_of_checkpoint(const std::filesystem::path& folder,
-                                       const checkpoint::CheckpointState& state);
+                                       const checkpoint::CheckpointState& state,
+                                       const std::vector<std::string>& overrides = {});
 
 // The precision in which the checkpoint's run trained. Nothing if no run wrote it (`lockstep
 // import`), or if its config cannot be read; if `required`, the latter throws CheckpointError.

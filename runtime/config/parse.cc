@@ -177,11 +177,13 @@ RunConfig parse_config(const std::string& text,
   return valid_config(*read_message(text, origin, overrides, model_in));
 }
 
-RunConfig parse_recorded_config(const std::string& text, const std::string& origin) {
+RunConfig parse_recorded_config(const std::string& text,
+                                const std::string& origin,
+                                const std::vector<std::string>& overrides) {
   RunConfig config = parse_config(text, origin, {});
   if (config.execution.precision == Precision::kAuto) config.execution.precision = Precision::kFp32;
   if (config.train.lanes == 0) config.train.lanes = 8;
-  return config;
+  return overrides.empty() ? config : parse_config(to_text(config), origin, overrides);
 }
 
 RunConfig load_config(const std::filesystem::path& path,

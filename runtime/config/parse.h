@@ -33,8 +33,10 @@ RunConfig parse_config(const std::string& text,
 
 // The config that a run recorded as recorded_text() (paths.h). If it does not name
 // execution.precision or train.lanes, or has AUTO, an older revision wrote it, whose defaults were
-// FP32 and 8.
-RunConfig parse_recorded_config(const std::string& text, const std::string& origin);
+// FP32 and 8. Then applies the overrides.
+RunConfig parse_recorded_config(const std::string& text,
+                                const std::string& origin,
+                                const std::vector<std::string>& overrides = {});
 
 // The text of a config file. Throws ConfigError.
 std::string read_config_text(const std::filesystem::path& path);

@@ -47,6 +47,8 @@ std::string speed_text(const StepRecord& record) {
                                  : short_number(record.tokens_per_s) + " tokens/s";
 }
 
+std::string eta_text(double eta_ms) { return eta_ms < 0 ? "?" : format_duration(eta_ms); }
+
 std::string eval_text(const StepRecord& record) {
   std::string text;
   if (record.eval_loss) text += fmt::format("eval loss {:.4f}", *record.eval_loss);
@@ -75,7 +77,7 @@ std::string format_progress(const StepRecord& record,
   const std::string fields[] = {
       fmt::format("{}/{}", record.step, total_steps),
       fmt::format("loss {:.4f}", record.loss),
-      "ETA " + (eta_ms < 0 ? std::string("?") : format_duration(eta_ms)),
+      "ETA " + eta_text(eta_ms),
       speed_text(record),
       fmt::format("lr {:.2e}", record.lr),
   };
@@ -100,10 +102,7 @@ std::string format_progress(const StepRecord& record,
 }
 
 Progress::Progress(const ProgressOptions& options)
-    : options_(options),
-      start_ms_(now_ms()),
-      speed_since_ms_(start_ms_),
-      speed_since_step_(options.start_step) {
+    : options_(options), start_ms_(now_ms()), speed_since_step_(options.start_step) {
   LOCKSTEP_CHECK(options.log_every >= 0);
   slowest_.reserve(kMaxSlowRanks);  // so that steps do not allocate
   const char* kind = std::getenv("TERM");
@@ -119,6 +118,8 @@ bool Progress::line_is_due(const StepRecord& record, double now) const {
 void Progress::update(const StepRecord& record, bool checkpoint) {
   const bool evaluated = record.eval_loss || record.eval_accuracy;
   const double now = now_ms();
+  if (training_since_ms_ < 0) training_since_ms_ = now - record.step_ms;
+  total_step_ms_ += record.step_ms;
   last_ = record;
   last_drawn_ = false;
   if (!terminal_) {
@@ -138,25 +139,30 @@ void Progress::update(const StepRecord& record, bool checkpoint) {
 
 void Progress::print(std::string text) const { standard_error().add(options_.fd, std::move(text)); }
 
-void Progress::update_speed(int64_t step, double now) {
-  const int64_t steps = step - speed_since_step_;
-  if (steps <= 0) return;
-  const double measured = (now - speed_since_ms_) / static_cast<double>(steps);
-  speed_ms_ = speed_ms_ == 0 ? measured : speed_ms_ + kSmoothing * (measured - speed_ms_);
-  speed_since_ms_ = now;
-  speed_since_step_ = step;
+// Steps and what lies between them, such as evaluations, are measured apart: an evaluation every
+// 1,000 steps must not be counted for each of the few steps since the last line.
+double Progress::remaining_ms(const StepRecord& record, double now) {
+  const int64_t steps = record.step - speed_since_step_;
+  if (steps > 0) {
+    const double measured = (total_step_ms_ - speed_since_total_ms_) / static_cast<double>(steps);
+    speed_ms_ = speed_ms_ == 0 ? measured : speed_ms_ + kSmoothing * (measured - speed_ms_);
+    speed_since_total_ms_ = total_step_ms_;
+    speed_since_step_ = record.step;
+  }
+  const int64_t done = record.step - options_.start_step;
+  if (speed_ms_ == 0 || done <= 0) return -1;
+  const double between_ms =
+      std::max(0.0, now - training_since_ms_ - total_step_ms_) / static_cast<double>(done);
+  const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
+  return left * (speed_ms_ + between_ms);
 }
 
 void Progress::draw(const StepRecord& record, double now) {
-  update_speed(record.step, now);
-  const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
+  const double eta_ms = remaining_ms(record, now);
   // One column stays free, because some terminals wrap a full line.
-  standard_error().add(options_.fd,
-                       kEraseLine + format_progress(record,
-                                                    options_.total_steps,
-                                                    speed_ms_ == 0 ? -1 : left * speed_ms_,
-                                                    columns_of(options_.fd) - 1),
-                       OutputQueue::Kind::kRedraw);
+  const std::string line =
+      format_progress(record, options_.total_steps, eta_ms, columns_of(options_.fd) - 1);
+  standard_error().add(options_.fd, kEraseLine + line, OutputQueue::Kind::kRedraw);
   next_draw_ms_ = now + kRedrawMs;
   line_open_ = true;
   last_drawn_ = true;
@@ -185,8 +191,7 @@ std::string Progress::slowest_text() const {
 }
 
 void Progress::print_line(const StepRecord& record, double now, bool checkpoint) {
-  update_speed(record.step, now);
-  const double left = static_cast<double>(std::max<int64_t>(0, options_.total_steps - record.step));
+  const double eta_ms = remaining_ms(record, now);
   std::string line =
       fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  grad norm {:.3f}  {:.1f} ms  {}  ETA {}",
                   record.step,
@@ -196,7 +201,7 @@ void Progress::print_line(const StepRecord& record, double now, bool checkpoint)
                   record.grad_norm,
                   record.step_ms,
                   speed_text(record),
-                  speed_ms_ == 0 ? "?" : format_duration(left * speed_ms_));
+                  eta_text(eta_ms));
   line += slowest_text();
   slowest_.clear();
   line_ms_ = 0;

@@ -42,7 +42,9 @@ class Progress {
   void print(std::string text) const;
   bool line_is_due(const StepRecord& record, double now) const;
   void print_line(const StepRecord& record, double now, bool checkpoint);
-  void update_speed(int64_t step, double now);
+  // Milliseconds to the last step, with evaluations and checkpoints as often as before; negative:
+  // unknown.
+  double remaining_ms(const StepRecord& record, double now);
   void count_slowest(const StepRecord& record);
   std::string slowest_text() const;
 
@@ -52,9 +54,11 @@ class Progress {
   bool finished_ = false;
   bool last_drawn_ = true;
   double start_ms_;
-  double next_draw_ms_ = 0;    // or prints the next line, by time
-  double speed_ms_ = 0;        // smoothed wall milliseconds per step; 0: unknown
-  double speed_since_ms_ = 0;  // when the current measurement began, and at which step
+  double next_draw_ms_ = 0;          // or prints the next line, by time
+  double training_since_ms_ = -1;    // when the first step began; negative: not yet
+  double total_step_ms_ = 0;         // of all steps since then
+  double speed_ms_ = 0;              // smoothed milliseconds of a step; 0: unknown
+  double speed_since_total_ms_ = 0;  // total and step at which its current measurement began
   int64_t speed_since_step_ = 0;
   StepRecord last_;
   // Since the last line: milliseconds of steps, and the ranks that were slowest in a step, each

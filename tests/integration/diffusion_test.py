@@ -109,9 +109,13 @@ def main(binary):
         expect((folder / "first.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n", "a PNG file")
         expect(sample("again")["pixels_hash"] == first["pixels_hash"], "the same seed, the same pixels")
         seen = [sample("seed", "--seed", "1"), sample("average", "--average"), sample("plain", "--guidance", "1"),
-                sample("none", "--guidance", "0"), sample("more", steps=7)]
+                sample("none", "--guidance", "0"), sample("more", steps=7),
+                sample("bf16", "--set", "execution.precision=BF16")]
         different = {result["pixels_hash"] for result in [first, *seen]}
-        expect(len(different) == 6, f"what is asked for counts: {different}")
+        expect(len(different) == 1 + len(seen), f"what is asked for counts: {different}")
+        for name in ("AUTO", "FP32"):
+            expect(sample(name, "--set", f"execution.precision={name}")["pixels_hash"] == first["pixels_hash"],
+                   f"{name}: as the run recorded")
         many = sample("many", "--classes", "2,0", "--count", "37")
         expect(many["classes"] == [2, 0] * 18 + [2], f"classes in turn: {many['classes']}")
         for name in ("cosine", "flow"):
@@ -145,6 +149,7 @@ def main(binary):
         for classes in ("", "1,,2", ",1", "1,"):
             refused(USAGE, ["--classes", f"'{classes}'", "none empty"], "sample", run, *out, "--classes", classes)
         refused(USAGE, ["--classes", "'1,,2'"], "sample", run, *out, "--classes=1,,2")
+        refused(USAGE, ["execution.precision", "FP9", "BF16"], "sample", run, *out, "--set", "execution.precision=FP9")
         refused(USAGE, ["--seed", "-1", "0 or more"], "sample", run, *out, "--seed", "-1")
         refused(USAGE, ["--steps", "1001", "1000"], "sample", run, *out, "--steps", "1001")
         refused(USAGE, ["--steps", "0"], "sample", run, *out, "--steps", "0")

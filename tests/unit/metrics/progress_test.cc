@@ -7,6 +7,7 @@
 #include <pty.h>
 #include <sys/ioctl.h>
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "runtime/base/streams.h"
@@ -183,6 +184,29 @@ TEST_F(Pipe, LineEveryFewStepsAndAtEvaluations) {
   EXPECT_CONTAINS(text, "2.50M tokens/s");
   EXPECT_CONTAINS(text, "step 20/40");
   EXPECT_LACKS(text, "\r");
+}
+
+// One evaluation after 1,000 quick steps counts once in 1,000 steps, though the line that shows it
+// is of a single step.
+TEST_F(Pipe, EvaluationsCountAsOftenAsTheyWere) {
+  {
+    Progress progress({ends_[1], 0, 10'001, 1000});
+    StepRecord record = sample_record(1);
+    record.step_ms = 0.1;
+    for (record.step = 1; record.step <= 1000; ++record.step) progress.update(record);
+    ::usleep(300'000);
+    record.eval_loss = 0.5;
+    progress.update(record);
+  }
+  const std::string text = drain(ends_[0]);
+  const size_t line = text.find("step 1001/10001");
+  ASSERT_NE(line, std::string::npos) << text;
+  const size_t eta = text.find("ETA ", line);
+  ASSERT_NE(eta, std::string::npos) << text;
+  int minutes = 0, seconds = 0;
+  ASSERT_EQ(std::sscanf(text.c_str() + eta, "ETA %d:%d", &minutes, &seconds), 2) << text;
+  EXPECT_GE(60 * minutes + seconds, 3) << text;  // 9 times 0.3 s and 9,000 of 0.1 ms
+  EXPECT_LE(60 * minutes + seconds, 60) << text;
 }
 
 // The first step, the checkpoint and the last step; by time at most two a second.
