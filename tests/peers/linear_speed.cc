@@ -1,8 +1,9 @@
 // How fast the products of linear layers are, of the shapes of language models: GFLOP/s of each
-// pass on one thread, and its share of the peak of fused multiply-adds, which is measured before
-// each round, because clocks differ from second to second. A layer's operands and results come from
-// main memory, as in a training step: there are several sets of them, used in turn. Times are those
-// that the thread had its CPU, medians of the repeats, each a round of all sets.
+// pass on one thread, the forward one without and with a bias, and its share of the peak of fused
+// multiply-adds, which is measured before each round, because clocks differ from second to second.
+// A layer's operands and results come from main memory, as in a training step: there are several
+// sets of them, used in turn. Times are those that the thread had its CPU, medians of the repeats,
+// each a round of all sets.
 //
 //   [LOCKSTEP_SIMD=AVX2] linear_speed [REPEATS]
 #include <cstdio>
@@ -86,11 +87,12 @@ void run_shape(const graph::LinearShape& s, int repeats) {
                                         .d_bias = nullptr,
                                         .workspace = static_cast<std::byte*>(workspace)};
   };
-  const auto forward = [&](Set& set) {
+  const std::vector<float> bias = random_floats(s.outputs);
+  const auto forward = [&](Set& set, const float* bias_of_layer) {
     cpu::linear_forward<float>({.shape = s,
                                 .x = {set.x.data(), s.inputs},
                                 .w = {set.w.data(), s.inputs},
-                                .epilogue = {},
+                                .epilogue = {.bias = bias_of_layer},
                                 .y = set.y.data()},
                                workspace);
   };
@@ -98,8 +100,9 @@ void run_shape(const graph::LinearShape& s, int repeats) {
       std::to_string(s.rows) + "x" + std::to_string(s.outputs) + "x" + std::to_string(s.inputs);
   std::printf("%-24s", name.c_str());
   const std::function<void(Set&)> passes[] = {
-      forward,
-      [&](Set& set) { cpu::linear_backward_input(backward(set)); },
+      [&](Set& set) { forward(set, nullptr); },
+      [&](Set& set) { forward(set, bias.data()); },
+      [&](Set& set) { cpu::linear_forward(cpu::linear_input_gradient(backward(set)), workspace); },
       [&](Set& set) { cpu::linear_backward_weight(backward(set)); }};
   for (const std::function<void(Set&)>& pass : passes) {
     const Speed speed = measure(s, sets, repeats, pass);
@@ -118,8 +121,12 @@ int run(int argc, char** argv) {
   }
   cpu::simd_level();  // limits the kernels to LOCKSTEP_SIMD
   set_compute_threads(1);
-  std::printf(
-      "%-24s  %-14s  %-14s  %-14s\n", "rows x outputs x inputs", " forward", " d_x", " d_weight");
+  std::printf("%-24s  %-14s  %-14s  %-14s  %-14s\n",
+              "rows x outputs x inputs",
+              " forward",
+              " with bias",
+              " d_x",
+              " d_weight");
   for (const graph::LinearShape& shape : kShapes) run_shape(shape, repeats);
   return 0;
 }

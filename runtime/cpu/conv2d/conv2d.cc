@@ -204,20 +204,8 @@ void conv2d_forward(const Conv2dProduct<T>& op, void* workspace) {
 template <typename T>
 void conv2d_backward_input(const graph::Conv2dBackward<T>& op) {
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) {
-    const graph::LinearBackward<T> linear = linear_backward(op);
-    if constexpr (std::is_same_v<T, float>) {
-      return linear_backward_input(linear);
-    } else {
-      return linear_forward(
-          LinearProduct<T>{.shape = input_gradient_shape(linear.shape),
-                           .x = {linear.d_y, linear.shape.outputs},
-                           .w = {linear.weight, linear.shape.inputs, /*transposed=*/true},
-                           .epilogue = {},
-                           .y = linear.d_x},
-          op.workspace);
-    }
-  }
+  if (s.is_linear())
+    return linear_forward(linear_input_gradient(linear_backward(op)), op.workspace);
   if (is_depthwise(s)) return depthwise_backward_input(op);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     const Gather<T> first = backward_gather(op, axis_h, axis_w);

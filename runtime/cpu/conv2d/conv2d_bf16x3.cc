@@ -79,7 +79,8 @@ void conv2d_forward(const Conv2dProduct<float>& op, void* workspace) {
 
 void conv2d_backward_input(const graph::Conv2dBackward<float>& op) {
   const graph::Conv2dShape& s = op.shape;
-  if (s.is_linear()) return bf16x3::linear_backward_input(linear_backward(op));
+  if (s.is_linear())
+    return bf16x3::linear_forward(linear_input_gradient(linear_backward(op)), op.workspace);
   for_each_phase(s, [&](const GatherAxis& axis_h, const GatherAxis& axis_w) {
     const Gather<float> first = backward_gather(op, axis_h, axis_w);
     for_each_group(s, first, [&](const Gather<float>& g) { run(g, op.workspace); });

@@ -38,10 +38,20 @@ struct Result {
   bool padded;
 };
 
+// The finish of a block of some rows, which begins at this column of the result.
+struct BlockFinish {
+  const Finish* finish;
+  Range rows;
+  int64_t column;
+  HWY_INLINE void run(Range columns) const {
+    finish->run(finish->of, rows, {column + columns.begin, column + columns.end});
+  }
+};
+
 // c(rows, columns) (+)= a(rows, depth) b(depth, columns), depth <= kDepthBlock. `packed_a` has room
 // for rows * depth floats and one vector; it is used if rows are packed, or has them already
 // (rows_packed: a says only whether they were transposed). Each panel is multiplied with all rows
-// before the next one.
+// before the next one. `finish`: for the sums of this block, which are then complete; or null.
 void multiply_block(size_t rows,
                     size_t columns,
                     size_t depth,
@@ -50,11 +60,17 @@ void multiply_block(size_t rows,
                     Result c,
                     bool accumulate,
                     float* packed_a,
-                    bool rows_packed = false);
+                    bool rows_packed = false,
+                    const BlockFinish* finish = nullptr);
 
 // Computes one worker's rectangle of a product whose depth is above 0 (defined in gemm.cc). The
 // scratch memory is described by GemmScratch.
-void multiply_rectangle(const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b);
+void multiply_rectangle(const Gemm& p,
+                        Range rows,
+                        Range columns,
+                        float* packed_a,
+                        float* packed_b,
+                        const Finish* finish = nullptr);
 
 }  // namespace HWY_NAMESPACE
 }  // namespace lockstep::cpu

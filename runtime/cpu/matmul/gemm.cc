@@ -22,8 +22,12 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
-HWY_NOINLINE void multiply_rectangle(
-    const Gemm& p, Range rows, Range columns, float* packed_a, float* packed_b) {
+HWY_NOINLINE void multiply_rectangle(const Gemm& p,
+                                     Range rows,
+                                     Range columns,
+                                     float* packed_a,
+                                     float* packed_b,
+                                     const Finish* finish) {
   const int64_t column_step = column_chunk(std::min(p.depth, kDepthChunk));
   for (int64_t j = columns.begin; j < columns.end; j += column_step) {
     const int64_t chunk_columns = std::min(columns.end - j, column_step);
@@ -36,6 +40,8 @@ HWY_NOINLINE void multiply_rectangle(
         for (int64_t index = 0; index < blocks.count(); ++index) {
           const Range block = blocks.range(index);
           const int64_t k = chunk + block.begin;
+          const bool finishes = finish != nullptr && chunk + block.end == p.depth;
+          const BlockFinish of_block{.finish = finish, .rows = {i, i + some_rows}, .column = j};
           float* const buffer =
               packed_b + (keep ? block.begin * round_up(chunk_columns, kVecLanes) : 0);
           const Panels panels{.b = p.b.at(k, j),
@@ -52,14 +58,16 @@ HWY_NOINLINE void multiply_rectangle(
                                 static_cast<size_t>(p.c_stride),
                                 /*padded=*/false},
                          p.accumulate || k > 0,
-                         packed_a);
+                         packed_a,
+                         /*rows_packed=*/false,
+                         finishes ? &of_block : nullptr);
         }
       }
     }
   }
 }
 
-void gemm_kernel(const Gemm& p, float* workspace) {
+void gemm_kernel(const Gemm& p, float* workspace, const Finish* finish) {
   const WorkerGrid grid = arrange_workers(compute_threads(), p.rows, p.columns, p.depth);
   const GemmScratch scratch(p.rows, p.columns, p.depth, grid);
   for_each_worker(grid.workers(), [&](int64_t worker) HWY_ATTR {
@@ -68,7 +76,8 @@ void gemm_kernel(const Gemm& p, float* workspace) {
                        share(p.rows, kRowUnit, worker / grid.columns, grid.rows),
                        share(p.columns, kMaxPanel, worker % grid.columns, grid.columns),
                        mine,
-                       mine + scratch.packed_a);
+                       mine + scratch.packed_a,
+                       finish);
   });
 }
 
@@ -87,16 +96,23 @@ int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int t
          static_cast<int64_t>(sizeof(float));
 }
 
-void gemm(const Gemm& p, void* workspace) {
+namespace {
+void multiply(const Gemm& p, const Finish* finish, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   if (p.rows == 0 || p.columns == 0) return;
-  if (p.depth == 0) {
-    for (int64_t i = 0; i < p.rows && !p.accumulate; ++i) {
-      std::memset(p.c + i * p.c_stride, 0, p.columns * sizeof(float));
-    }
-    return;
+  if (p.depth > 0)
+    return HWY_DYNAMIC_DISPATCH(gemm_kernel)(p, static_cast<float*>(workspace), finish);
+  for (int64_t i = 0; i < p.rows && !p.accumulate; ++i) {
+    std::memset(p.c + i * p.c_stride, 0, p.columns * sizeof(float));
   }
-  HWY_DYNAMIC_DISPATCH(gemm_kernel)(p, static_cast<float*>(workspace));
+  if (finish != nullptr) finish->run(finish->of, {0, p.rows}, {0, p.columns});
+}
+}  // namespace
+
+void gemm(const Gemm& p, void* workspace) { multiply(p, nullptr, workspace); }
+
+void gemm_finished(const Gemm& p, const Finish& finish, void* workspace) {
+  multiply(p, &finish, workspace);
 }
 
 }  // namespace lockstep::cpu

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "runtime/base/half.h"
+#include "runtime/cpu/matmul/gemm_blocking.h"
 
 namespace lockstep::cpu {
 
@@ -46,6 +47,16 @@ struct Gemm {
   bool accumulate = false;
 };
 
+// What is done with complete sums while they are still in the cache.
+struct Finish {
+  // Takes the sums of some rows and columns where the product stored them, and may overwrite them.
+  void (*run)(const void* of, Range rows, Range columns);
+  const void* of;
+  // What run() reads, and what it writes beside the result, laid out like the result; or null. They
+  // are prefetched while the sums are computed.
+  GemmOperand reads, writes;
+};
+
 // Returns the scratch memory, in bytes, that gemm() needs for a product of this size on `threads`
 // threads; the same on every machine.
 int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int threads);
@@ -54,5 +65,7 @@ int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int t
 // gemm_workspace_bytes(..., compute_threads()) bytes; its contents are overwritten. Does not
 // allocate.
 void gemm(const Gemm& product, void* workspace);
+// The same, and finishes it.
+void gemm_finished(const Gemm& product, const Finish& finish, void* workspace);
 
 }  // namespace lockstep::cpu

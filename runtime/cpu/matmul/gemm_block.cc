@@ -19,6 +19,8 @@
 // - Prefetching: `next_panel` fetches the panel after this one unless it is packed meanwhile.
 //   `next_other` fetches the rows of A that come next or, after the first panel, the memory that
 //   the next panel is packed to.
+// - Finishing: complete sums are handed to `finish` some panels at a time, while they are in the
+//   cache; `reads` and `writes` fetch what it needs beside them.
 //
 // The invariant (gemm.h): each element of c is one chain of fused multiply-adds over the depth in
 // increasing order, because a kernel has one accumulator per element and starts from zero or from
@@ -248,22 +250,25 @@ void multiply_block(size_t rows,
                     Result c,
                     bool accumulate,
                     float* packed_a,
-                    bool rows_packed) {
+                    bool rows_packed,
+                    const BlockFinish* finish) {
   const bool of_halves = a.halves != nullptr && panels.b.halves != nullptr;
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3
   const Bf16DotKernels* const kernels = of_halves && !rows_packed ? bf16_dot_kernels() : nullptr;
-  if (kernels != nullptr && depth % 2 == 0)
-    return multiply_pairs(*kernels,
-                          rows,
-                          columns,
-                          depth,
-                          a,
-                          panels,
-                          c,
-                          accumulate,
-                          reinterpret_cast<uint32_t*>(packed_a));
+  if (kernels != nullptr && depth % 2 == 0) {
+    multiply_pairs(*kernels,
+                   rows,
+                   columns,
+                   depth,
+                   a,
+                   panels,
+                   c,
+                   accumulate,
+                   reinterpret_cast<uint32_t*>(packed_a));
+    if (finish != nullptr) finish->run({0, static_cast<int64_t>(columns)});
+    return;
+  }
 #endif
-  const FlushToZero flush(of_halves);
   const bool pack_a = !rows_packed && packs_rows(a, columns, depth);
   const bool in_tiles = pack_a || rows_packed;  // the rows of a, depth-major
   const size_t rows_together = rows_packed_together(a);
@@ -276,6 +281,9 @@ void multiply_block(size_t rows,
   const auto buffer_of = [&](size_t j) {
     return panels.buffer + (panels.keep ? j * depth : j / kPanel % 2 * kPanel * depth);
   };
+  const size_t finished_together =
+      std::max<size_t>(kMaxPanel, round_down(kFinishFloats / rows, kMaxPanel));
+  size_t finished = 0;  // columns
   bool packed = false;  // the panel, during the one before
   for (size_t j = 0; j < columns; j += kPanel) {
     const size_t panel_columns = std::min(columns - j, kPanel);
@@ -283,7 +291,7 @@ void multiply_block(size_t rows,
     const size_t width = vectors * kVecLanes;
     const bool full = c.padded || panel_columns == width;
 
-    Prefetcher next_panel, next_other;
+    Prefetcher next_panel, next_other, reads, writes;
     PanelPacker packer;
     Tiles tiles{};
     tiles.depth = depth;
@@ -293,6 +301,20 @@ void multiply_block(size_t rows,
     tiles.accumulate = accumulate;
     tiles.next_panel = &next_panel;
     tiles.next_other = &next_other;
+    if (finish != nullptr) {
+      tiles.reads = &reads;
+      tiles.writes = &writes;
+      const auto of_panel = [&](const GemmOperand& memory) {
+        return memory.data == nullptr
+                   ? Prefetcher()
+                   : Prefetcher(memory.at(finish->rows.begin, finish->column + j),
+                                rows,
+                                panel_columns,
+                                all_fetches);
+      };
+      reads = of_panel(finish->finish->reads);
+      writes = of_panel(finish->finish->writes);
+    }
     if (panels.ready == nullptr && in_place && full) {
       tiles.b = panels.b.at(0, j).data;
       tiles.b_stride = panels.b.stride;
@@ -325,32 +347,39 @@ void multiply_block(size_t rows,
       next_other = Prefetcher({buffer_of(next), kPanel}, depth, kPanel, all_fetches);
     }
 
-    for (size_t i = 0; i < rows;) {
-      // Computes all tiles of full height in one call, but one by one while an operand is being
-      // packed.
-      const size_t tile_rows = std::min(rows - i, kTileRows);
-      const bool one = (j == 0 && pack_a) || !full;
-      tiles.tiles = one ? 1 : (rows - i) / tile_rows;
-      if (j == 0 && pack_a && i % rows_together == 0) {
-        const size_t some = std::min(rows - i, rows_together), after = i + some;
-        pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
-        next_other = after == rows ? Prefetcher()
-                                   : Prefetcher(a.at(after, 0),
-                                                std::min(rows - after, rows_together),
-                                                depth,
-                                                rows_together / kTileRows * fetches);
+    {
+      const FlushToZero flush(of_halves);
+      for (size_t i = 0; i < rows;) {
+        // Computes all tiles of full height in one call, but one by one while an operand is being
+        // packed.
+        const size_t tile_rows = std::min(rows - i, kTileRows);
+        const bool one = (j == 0 && pack_a) || !full;
+        tiles.tiles = one ? 1 : (rows - i) / tile_rows;
+        if (j == 0 && pack_a && i % rows_together == 0) {
+          const size_t some = std::min(rows - i, rows_together), after = i + some;
+          pack_rows(a.at(i, 0), some, depth, packed_a + i * depth);
+          next_other = after == rows ? Prefetcher()
+                                     : Prefetcher(a.at(after, 0),
+                                                  std::min(rows - after, rows_together),
+                                                  depth,
+                                                  rows_together / kTileRows * fetches);
+        }
+        tiles.a = in_tiles ? packed_a + i * depth : a.at(i, 0).data;
+        tiles.a_stride = in_tiles ? tile_rows : a.stride;
+        tiles.a_step = tile_rows * (in_tiles ? depth : a.transposed ? 1 : a.stride);
+        tiles.c = c.data + i * c.stride + j;
+        const TileKernel kernel = tile_kernel(in_tiles || a.transposed, vectors, tile_rows);
+        if (full) {
+          kernel(tiles);
+        } else {
+          multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);
+        }
+        i += tiles.tiles * tile_rows;
       }
-      tiles.a = in_tiles ? packed_a + i * depth : a.at(i, 0).data;
-      tiles.a_stride = in_tiles ? tile_rows : a.stride;
-      tiles.a_step = tile_rows * (in_tiles ? depth : a.transposed ? 1 : a.stride);
-      tiles.c = c.data + i * c.stride + j;
-      const TileKernel kernel = tile_kernel(in_tiles || a.transposed, vectors, tile_rows);
-      if (full) {
-        kernel(tiles);
-      } else {
-        multiply_edge_tile(kernel, tiles, tile_rows, panel_columns);
-      }
-      i += tiles.tiles * tile_rows;
+    }
+    if (finish != nullptr && (next_columns == 0 || next - finished >= finished_together)) {
+      finish->run({static_cast<int64_t>(finished), static_cast<int64_t>(j + panel_columns)});
+      finished = next;
     }
   }
 }

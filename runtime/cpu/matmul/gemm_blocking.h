@@ -20,8 +20,11 @@ constexpr int64_t kPanelFloats = int64_t{1} << 21;  // size of the panels kept p
 // Packed rows: 264 rows of the deepest block, three quarters of a second-level cache of 1 MiB.
 constexpr int64_t kBlockFloats = 264 * kDepthBlock;
 
+constexpr int64_t kFinishFloats = int64_t{1} << 14;  // sums that are finished together
+
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+constexpr int64_t round_down(int64_t a, int64_t b) { return a / b * b; }
 
 // A part of an index range.
 struct Range {

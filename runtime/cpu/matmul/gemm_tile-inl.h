@@ -146,6 +146,8 @@ struct Tiles {
   // Each runs fetches_of(depth) times per tile. `next_other`: rows of a during the first panel,
   // then the memory that the next panel is packed to.
   Prefetcher *next_panel, *next_other;
+  // What the finish of the sums reads and writes; null if there is none.
+  Prefetcher *reads = nullptr, *writes = nullptr;
   PanelPacker* packer = nullptr;  // of the next panel
 };
 

@@ -47,6 +47,10 @@ HWY_INLINE void multiply_tile(const Tiles& t,
     if (t.packer != nullptr) t.packer->run();
     t.next_panel->run();
     t.next_other->run();
+    if (HWY_UNLIKELY(t.reads != nullptr)) {
+      t.reads->run();
+      t.writes->run</*kWrite=*/true>();
+    }
     next_results.run</*kWrite=*/true>();
     for (const size_t end = std::min(depth, k + kFetchSteps); k < end; ++k) {
       Vec row[kVectors];

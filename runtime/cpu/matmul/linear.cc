@@ -10,14 +10,15 @@
 #include "runtime/cpu/matmul/rounded_blocks.h"
 #include "runtime/cpu/stored.h"
 
-// The forward product is computed transposed, y^T = w x^T: rows of w are broadcast, and the small x
-// is packed once, so that the large w is streamed through once. A strip of y^T stays in the cache
+// Many rows are multiplied by gemm(), and the results are finished in place while they are in the
+// cache. If they are bfloat16, they are computed block by block: the sums of a block stay in the
+// cache, in floats, until they are complete.
+//
+// Fewer rows are computed transposed, y^T = w x^T: rows of w are broadcast, and the small x is
+// packed once, so that the large w is streamed through once. A strip of y^T stays in the cache
 // until its sums are complete; then it is transposed into y, and bias and activation are applied.
-// With a few rows of x (text generation), most lanes of a vector would be empty, so they are
-// multiplied the other way round, with w packed panel by panel. The same is done with many rows
-// that have no epilogue, because their results need not pass through a strip. If results are
-// bfloat16, many rows are computed block by block: the sums of a block stay in the cache, in
-// floats, until they are complete.
+// With a few rows (text generation), most lanes of a vector would be empty, so they are multiplied
+// the other way round, with w packed panel by panel.
 
 #ifndef LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
 #define LOCKSTEP_RUNTIME_CPU_LINEAR_SCRATCH
@@ -53,8 +54,11 @@ inline WorkerGrid rounded_workers(const graph::LinearShape& s, int64_t threads) 
 inline RoundedBlocks rounded_blocks(const graph::LinearShape& s, WorkerGrid grid) {
   return {s.rows, s.outputs, s.inputs, grid};
 }
-// Whether results that are rounded are computed by blocks. If w is stored transposed, its panels
-// are cheap to pack.
+// Whether results in floats are computed by gemm(), and those that are rounded by blocks. If w is
+// stored transposed, its panels are cheap to pack.
+inline bool uses_gemm(const graph::LinearShape& s, bool transposed_w) {
+  return transposed_w || s.rows >= std::min(s.outputs, kManyRows);
+}
 inline bool uses_rounded_blocks(const graph::LinearShape& s, bool transposed_w) {
   return (transposed_w || s.rows >= kManyRows) && s.inputs > 0;
 }
@@ -169,6 +173,18 @@ HWY_NOINLINE void forward_rectangle(const LinearProduct<T>& op,
       finish_strip_with(op, strip, strip_outputs, chunk);
     }
   }
+}
+
+// Finishes sums that are in y.
+void finish_kernel(const LinearProduct<float>& op, Range rows, Range columns) {
+  with_finish(op, [&](auto finish) HWY_ATTR {
+    for (int64_t m = rows.begin; m < rows.end; ++m) {
+      const size_t n = columns.begin, at = m * op.shape.outputs + n;
+      for_each_vector(columns.size(), [&](size_t j, auto access) HWY_ATTR {
+        finish(access, access.load(op.y + at + j), n + j, at + j);
+      });
+    }
+  });
 }
 
 template <typename T>
@@ -316,6 +332,7 @@ HWY_AFTER_NAMESPACE();
 namespace lockstep::cpu {
 HWY_EXPORT(linear_forward_kernel);
 HWY_EXPORT(backward_bias_kernel);
+HWY_EXPORT(finish_kernel);
 
 namespace {
 constexpr int64_t kBiasColumns = 128;  // min columns per thread
@@ -325,7 +342,9 @@ template <typename T>
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
   const auto [m, k, n] = shape;
   int64_t forward = 0;  // in floats
-  if (std::is_same_v<T, float> || !uses_rounded_blocks(shape, false)) {
+  const bool transposes =
+      std::is_same_v<T, float> ? !uses_gemm(shape, false) : !uses_rounded_blocks(shape, false);
+  if (transposes) {
     const WorkerGrid grid = arrange_workers(threads, n, m, k);
     forward = grid.workers() * ForwardScratch(shape, grid).floats();
   }
@@ -341,34 +360,40 @@ int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads) {
 template int64_t linear_workspace_bytes<float>(const graph::LinearShape&, int);
 template int64_t linear_workspace_bytes<BFloat16>(const graph::LinearShape&, int);
 
+void finish_sums(const LinearProduct<float>& op, Range rows, Range columns) {
+  if (op.finishes()) HWY_DYNAMIC_DISPATCH(finish_kernel)(op, rows, columns);
+}
+
+namespace {
+void forward_by_gemm(const LinearProduct<float>& op, void* workspace) {
+  const auto [m, k, n] = op.shape;
+  GemmOperand b = op.w;
+  b.transposed = !b.transposed;
+  const Finish finish = {.run =
+                             [](const void* of, Range rows, Range columns) {
+                               finish_sums(
+                                   *static_cast<const LinearProduct<float>*>(of), rows, columns);
+                             },
+                         .of = &op,
+                         .reads = {op.saved != nullptr ? op.saved : op.epilogue.residual, n},
+                         .writes = {op.pre, n}};
+  const Gemm product = {
+      .rows = m, .columns = n, .depth = k, .a = op.x, .b = b, .c = op.y, .c_stride = n};
+  if (!op.finishes()) return gemm(product, workspace);
+  gemm_finished(product, finish, workspace);
+}
+}  // namespace
+
 template <typename T>
 void linear_forward(const LinearProduct<T>& op, void* workspace) {
   LOCKSTEP_CHECK(reinterpret_cast<uintptr_t>(workspace) % 64 == 0);
   if constexpr (std::is_same_v<T, float>) {
-    const auto [m, k, n] = op.shape;
-    GemmOperand b = op.w;
-    b.transposed = !b.transposed;
-    if (m >= std::min(n, kManyRows) && op.pre == nullptr && op.epilogue.empty() &&
-        op.saved == nullptr)
-      return gemm(
-          {.rows = m, .columns = n, .depth = k, .a = op.x, .b = b, .c = op.y, .c_stride = n},
-          workspace);
+    if (uses_gemm(op.shape, op.w.transposed)) return forward_by_gemm(op, workspace);
   }
   HWY_DYNAMIC_DISPATCH(linear_forward_kernel)(op, static_cast<float*>(workspace));
 }
 template void linear_forward(const LinearProduct<float>& op, void* workspace);
 template void linear_forward(const LinearProduct<BFloat16>& op, void* workspace);
-
-Gemm product_for_input(const graph::LinearBackward<float>& op) {
-  const auto [m, k, n] = op.shape;
-  return {.rows = m,
-          .columns = k,
-          .depth = n,
-          .a = {op.d_y, n},
-          .b = {op.weight, k},
-          .c = op.d_x,
-          .c_stride = k};
-}
 
 template <typename T>
 Gemm product_for_weight(const graph::LinearBackward<T>& op) {
@@ -384,10 +409,6 @@ Gemm product_for_weight(const graph::LinearBackward<T>& op) {
 }
 template Gemm product_for_weight(const graph::LinearBackward<float>& op);
 template Gemm product_for_weight(const graph::LinearBackward<BFloat16>& op);
-
-void linear_backward_input(const graph::LinearBackward<float>& op) {
-  gemm(product_for_input(op), op.workspace);
-}
 
 void linear_backward_weight(const graph::LinearBackward<float>& op) {
   gemm(product_for_weight(op), op.workspace);

@@ -31,20 +31,35 @@ struct LinearProduct {
   // that wrote the layer's x.
   const T* saved = nullptr;
   Activation saved_activation = Activation::kNone;
+
+  // Whether y is anything but the sums.
+  bool finishes() const { return !epilogue.empty() || pre != nullptr || saved != nullptr; }
 };
 template <typename T>
 void linear_forward(const LinearProduct<T>& op, void* workspace);
 
-// These write one output of LinearBackward each: d_x (without the derivative of an activation),
-// d_weight, and d_bias (summed from the first row on). The rows of d_y must not be padded. The
-// first two use the op's workspace.
-void linear_backward_input(const graph::LinearBackward<float>& op);
+// Finishes some rows and columns of y, which hold x w^T.
+void finish_sums(const LinearProduct<float>& op, Range rows, Range columns);
+
+// These write one output of LinearBackward each: d_weight, which needs the op's workspace, and
+// d_bias (summed from the first row on). The rows of d_y must not be padded. The gradient of x is a
+// product like the forward pass, with inputs and outputs exchanged: linear_input_gradient().
+template <typename T>
+LinearProduct<T> linear_input_gradient(const graph::LinearBackward<T>& op) {
+  const auto [rows, inputs, outputs] = op.shape;
+  return {.shape = {rows, outputs, inputs},
+          .x = {op.d_y, outputs},
+          .w = {op.weight, inputs, /*transposed=*/true},
+          .epilogue = {},
+          .y = op.d_x,
+          .saved = op.saved,
+          .saved_activation = op.input_activation};
+}
 void linear_backward_weight(const graph::LinearBackward<float>& op);
 template <typename T>
 void linear_backward_bias(const graph::LinearBackward<T>& op);
 
-// The products that linear_backward_input() and linear_backward_weight() compute.
-Gemm product_for_input(const graph::LinearBackward<float>& op);
+// The product that linear_backward_weight() computes.
 template <typename T>
 Gemm product_for_weight(const graph::LinearBackward<T>& op);
 

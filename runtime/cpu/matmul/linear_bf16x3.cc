@@ -13,17 +13,7 @@ namespace {
 struct LinearResult {
   float* row(int64_t i) const { return op.y + i * op.shape.outputs; }
   int64_t stride() const { return op.shape.outputs; }
-  void finish(Range rows, Range columns) const {
-    if (op.pre == nullptr && op.epilogue.empty()) return;
-    finish_block(op.epilogue,
-                 rows.begin,
-                 rows.end,
-                 columns.begin,
-                 columns.end,
-                 op.shape.outputs,
-                 op.pre,
-                 op.y);
-  }
+  void finish(Range rows, Range columns) const { finish_sums(op, rows, columns); }
   const LinearProduct<float>& op;
 };
 
@@ -49,10 +39,6 @@ void linear_forward(const LinearProduct<float>& op, void* workspace) {
                ceil_div(k, kTileDepth),
                /*accumulate=*/false,
                workspace);
-}
-
-void linear_backward_input(const graph::LinearBackward<float>& op) {
-  bf16x3::gemm(product_for_input(op), op.workspace);
 }
 
 void linear_backward_weight(const graph::LinearBackward<float>& op) {

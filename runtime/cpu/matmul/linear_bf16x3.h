@@ -10,7 +10,6 @@ namespace lockstep::cpu::bf16x3 {
 
 int64_t linear_workspace_bytes(const graph::LinearShape& shape, int threads);
 void linear_forward(const LinearProduct<float>& op, void* workspace);
-void linear_backward_input(const graph::LinearBackward<float>& op);
 void linear_backward_weight(const graph::LinearBackward<float>& op);
 
 }  // namespace lockstep::cpu::bf16x3

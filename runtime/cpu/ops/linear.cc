@@ -52,15 +52,7 @@ void run_linear(const graph::LinearForward<float>& op) {
 
 template <const LinearKernels& kKernels>
 void run_linear_backward(const graph::LinearBackward<float>& op) {
-  if (op.d_x != nullptr) {
-    kKernels.backward_input(op);
-    if (op.saved != nullptr)
-      activation_backward<float>({.activation = op.input_activation,
-                                  .n = op.shape.rows * op.shape.inputs,
-                                  .d_y = op.d_x,
-                                  .saved = op.saved,
-                                  .d_x = op.d_x});
-  }
+  if (op.d_x != nullptr) kKernels.forward(linear_input_gradient(op), op.workspace);
   if (op.d_weight != nullptr) kKernels.backward_weight(op);
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }
@@ -84,16 +76,7 @@ void run_half_linear(const graph::LinearForward<BFloat16>& op) {
 
 template <const HalfLinearKernels& kKernels>
 void run_half_linear_backward(const graph::LinearBackward<BFloat16>& op) {
-  const auto [rows, inputs, outputs] = op.shape;
-  if (op.d_x != nullptr)
-    kKernels.forward({.shape = {rows, outputs, inputs},
-                      .x = {op.d_y, outputs},
-                      .w = {op.weight, inputs, /*transposed=*/true},
-                      .epilogue = {},
-                      .y = op.d_x,
-                      .saved = op.saved,
-                      .saved_activation = op.input_activation},
-                     op.workspace);
+  if (op.d_x != nullptr) kKernels.forward(linear_input_gradient(op), op.workspace);
   if (op.d_weight != nullptr) kKernels.multiply(product_for_weight(op), op.workspace);
   if (op.d_bias != nullptr) linear_backward_bias(op);
 }

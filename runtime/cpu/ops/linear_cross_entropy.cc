@@ -113,7 +113,7 @@ void run_backward(const Op<float>& op, int64_t chunk, float* gradient, std::byte
   // Computed before d_x, which may overwrite x.
   if (op.d_weight != nullptr) kKernels.backward_weight(backward);
   if (op.d_bias != nullptr) linear_backward_bias(backward);
-  kKernels.backward_input(backward);
+  kKernels.forward(linear_input_gradient(backward), work);
 }
 template <const HalfLinearKernels& kKernels>
 void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::byte* work) {

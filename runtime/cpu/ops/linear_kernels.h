@@ -15,20 +15,14 @@ namespace lockstep::cpu {
 struct LinearKernels {
   decltype(&linear_workspace_bytes<float>) workspace_bytes;
   decltype(&linear_forward<float>) forward;
-  decltype(&linear_backward_input) backward_input;
   decltype(&linear_backward_weight) backward_weight;
 };
-inline constexpr LinearKernels kLinear = {linear_workspace_bytes<float>,
-                                          linear_forward<float>,
-                                          linear_backward_input,
-                                          linear_backward_weight};
-inline constexpr LinearKernels kLinearBf16x3 = {bf16x3::linear_workspace_bytes,
-                                                bf16x3::linear_forward,
-                                                bf16x3::linear_backward_input,
-                                                bf16x3::linear_backward_weight};
+inline constexpr LinearKernels kLinear = {
+    linear_workspace_bytes<float>, linear_forward<float>, linear_backward_weight};
+inline constexpr LinearKernels kLinearBf16x3 = {
+    bf16x3::linear_workspace_bytes, bf16x3::linear_forward, bf16x3::linear_backward_weight};
 
-// Of bfloat16. The gradient of x is a product like the forward pass, with inputs and outputs
-// exchanged.
+// Of bfloat16.
 struct HalfLinearKernels {
   int64_t (*workspace_bytes)(const graph::LinearShape& shape, int threads);
   int64_t (*loss_workspace_bytes)(const graph::LinearShape& shape, int threads);  // y in floats
