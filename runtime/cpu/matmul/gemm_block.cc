@@ -281,8 +281,10 @@ void multiply_block(size_t rows,
   const auto buffer_of = [&](size_t j) {
     return panels.buffer + (panels.keep ? j * depth : j / kPanel % 2 * kPanel * depth);
   };
-  const size_t finished_together =
-      std::max<size_t>(kMaxPanel, round_down(kFinishFloats / rows, kMaxPanel));
+  const int64_t finished_together =
+      finish == nullptr
+          ? 0
+          : std::max(kMaxPanel, round_down(kFinishFloats / finish->rows.size(), kMaxPanel));
   size_t finished = 0;  // columns
   bool packed = false;  // the panel, during the one before
   for (size_t j = 0; j < columns; j += kPanel) {
@@ -377,7 +379,8 @@ void multiply_block(size_t rows,
         i += tiles.tiles * tile_rows;
       }
     }
-    if (finish != nullptr && (next_columns == 0 || next - finished >= finished_together)) {
+    if (finish != nullptr &&
+        (next_columns == 0 || static_cast<int64_t>(next - finished) >= finished_together)) {
       finish->run({static_cast<int64_t>(finished), static_cast<int64_t>(j + panel_columns)});
       finished = next;
     }
