@@ -162,14 +162,7 @@ struct GatherC {
   int64_t stride() const { return pixel_stride; }
   void finish(Range rows, Range columns) const {
     if (g.epilogue.empty()) return;
-    finish_block(g.epilogue,
-                 rows.begin,
-                 rows.end,
-                 columns.begin,
-                 columns.end,
-                 pixel_stride,
-                 /*pre=*/nullptr,
-                 g.c);
+    finish_block(g.epilogue, rows.begin, rows.end, columns.begin, columns.end, pixel_stride, g.c);
   }
 
   const Gather<float>& g;

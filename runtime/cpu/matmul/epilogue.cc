@@ -13,12 +13,11 @@ namespace HWY_NAMESPACE {
 // Finishes columns of one row, from `column` on, which begin at element `at` of y.
 template <Activation kKind>
 HWY_INLINE void finish_row(
-    const Epilogue<float>& e, int64_t column, int64_t columns, int64_t at, float* pre, float* y) {
+    const Epilogue<float>& e, int64_t column, int64_t columns, int64_t at, float* y) {
   for_each_vector(static_cast<size_t>(columns), [&](size_t j, auto access) HWY_ATTR {
     const int64_t here = at + static_cast<int64_t>(j);
     const size_t n = static_cast<size_t>(column) + j;
     const Vec sum = access.load(y + here);
-    if (pre != nullptr) access.store(add_bias(e, access, sum, n), pre + here);
     access.store(finished<kKind>(e, access, sum, n, here), y + here);
   });
 }
@@ -29,12 +28,11 @@ void finish_rows(const Epilogue<float>& e,
                  int64_t column_begin,
                  int64_t column_end,
                  int64_t stride,
-                 float* pre,
                  float* y) {
   with_activation(e.activation, [&](auto kind) HWY_ATTR {
     for (int64_t i = row_begin; i < row_end; ++i) {
       finish_row<decltype(kind)::value>(
-          e, column_begin, column_end - column_begin, i * stride + column_begin, pre, y);
+          e, column_begin, column_end - column_begin, i * stride + column_begin, y);
     }
   });
 }
@@ -53,10 +51,9 @@ void finish_block(const Epilogue<float>& epilogue,
                   int64_t column_begin,
                   int64_t column_end,
                   int64_t stride,
-                  float* pre,
                   float* y) {
   HWY_DYNAMIC_DISPATCH(finish_rows)
-  (epilogue, row_begin, row_end, column_begin, column_end, stride, pre, y);
+  (epilogue, row_begin, row_end, column_begin, column_end, stride, y);
 }
 
 }  // namespace lockstep::cpu

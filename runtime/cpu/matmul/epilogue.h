@@ -39,14 +39,13 @@ struct Epilogue {
 };
 
 // Applies the epilogue in place to some rows and columns of y. `stride`: elements between rows of
-// y, of the residual and of `pre`, which receives the sums with their bias, or is null.
+// y and of the residual.
 void finish_block(const Epilogue<float>& epilogue,
                   int64_t row_begin,
                   int64_t row_end,
                   int64_t column_begin,
                   int64_t column_end,
                   int64_t stride,
-                  float* pre,
                   float* y);
 
 }  // namespace lockstep::cpu

@@ -49,7 +49,7 @@ struct Gemm {
 
 // What is done with complete sums while they are still in the cache.
 struct Finish {
-  // Takes the sums of some rows and columns where the product stored them, and may overwrite them.
+  // Reads the sums of some rows and columns in the product's result, and may overwrite them.
   void (*run)(const void* of, Range rows, Range columns);
   const void* of;
   // What run() reads, and what it writes beside the result, laid out like the result; or null. They
@@ -65,7 +65,7 @@ int64_t gemm_workspace_bytes(int64_t rows, int64_t columns, int64_t depth, int t
 // gemm_workspace_bytes(..., compute_threads()) bytes; its contents are overwritten. Does not
 // allocate.
 void gemm(const Gemm& product, void* workspace);
-// The same, and finishes it.
+// The same, with `finish` applied to the result.
 void gemm_finished(const Gemm& product, const Finish& finish, void* workspace);
 
 }  // namespace lockstep::cpu

@@ -22,7 +22,7 @@ inline constexpr LinearKernels kLinear = {
 inline constexpr LinearKernels kLinearBf16x3 = {
     bf16x3::linear_workspace_bytes, bf16x3::linear_forward, bf16x3::linear_backward_weight};
 
-// Of bfloat16.
+// The kernels for bfloat16.
 struct HalfLinearKernels {
   int64_t (*workspace_bytes)(const graph::LinearShape& shape, int threads);
   int64_t (*loss_workspace_bytes)(const graph::LinearShape& shape, int threads);  // y in floats
