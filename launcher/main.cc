@@ -105,6 +105,15 @@ void check_same_command(collectives::Communicator& communicator, const ParsedCom
   std::_Exit(exit_code_for(static_cast<int>(failure.code), failure.message));
 }
 
+std::unique_ptr<Session> join_run_for(const ParsedCommandLine& parsed) {
+  try {
+    return join_run();
+  } catch (const Error& error) {
+    if (!parsed.runs_apart || !parsed.usage_error.empty()) throw;
+    return session_apart(error.what());
+  }
+}
+
 CommandSpec program() {
   CommandSpec program = {
       .name = "lockstep",
@@ -125,7 +134,7 @@ int main_of(int argc, char** argv) {
   try {
     parsed = parse_command_line(
         program(), fmt::format("lockstep {}", metrics::lockstep_version()), argc, argv);
-    session = join_run();
+    session = join_run_for(parsed);
   } catch (const std::exception& error) {
     const Failure failure = failure_of(error);
     report_error("", failure.message.c_str());

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/base/time.h"
 
 namespace lockstep::collectives {
 
@@ -22,14 +21,14 @@ ClockOffset clock_offset(std::span<const ClockExchange> root, std::span<const Cl
   return {-(min_ahead + max_ahead) / 2, within};
 }
 
-ClockOffset measure_clock_offset(Communicator& communicator) {
+ClockOffset measure_clock_offset(Communicator& communicator, double (*clock_ms)()) {
   constexpr size_t kExchanges = 100;
   std::vector<std::byte> buffer(static_cast<size_t>(communicator.size()));
   std::vector<ClockExchange> mine(kExchanges);
   for (ClockExchange& exchange : mine) {
-    exchange.entered_ms = now_ms();
+    exchange.entered_ms = clock_ms();
     communicator.all_gather(buffer.data(), 1);
-    exchange.left_ms = now_ms();
+    exchange.left_ms = clock_ms();
   }
   std::vector<ClockExchange> root = mine;
   communicator.broadcast(

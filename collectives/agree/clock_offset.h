@@ -9,6 +9,7 @@
 #include <span>
 
 #include "collectives/communicator.h"
+#include "runtime/base/time.h"
 
 namespace lockstep::collectives {
 
@@ -26,8 +27,8 @@ struct ClockExchange {
 // bounds allow that the clocks are equal, the offset is 0: ranks of one host have the same clock.
 ClockOffset clock_offset(std::span<const ClockExchange> root, std::span<const ClockExchange> mine);
 
-// Runs the all-gathers and computes the offset. Collective; takes as long as about a hundred small
-// messages.
-ClockOffset measure_clock_offset(Communicator& communicator);
+// Runs the all-gathers and computes the offset of this clock. Collective; takes as long as about a
+// hundred small messages.
+ClockOffset measure_clock_offset(Communicator& communicator, double (*clock_ms)() = now_ms);
 
 }  // namespace lockstep::collectives

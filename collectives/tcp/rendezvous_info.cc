@@ -67,8 +67,9 @@ std::vector<std::string> interface_addresses(std::string_view networks) {
   return addresses;
 }
 
-// The addresses to which a name resolves on this host.
-std::vector<std::string> resolve(const std::string& name) {
+}  // namespace
+
+std::vector<std::string> addresses_of_name(const std::string& name) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -80,15 +81,13 @@ std::vector<std::string> resolve(const std::string& name) {
   return addresses;
 }
 
-}  // namespace
-
 RendezvousInfo local_rendezvous_info(int port,
                                      uint64_t nonce,
                                      const std::string& run,
                                      std::string_view networks) {
   RendezvousInfo info{interface_addresses(networks), host_identity(), port, nonce, run};
   if (!networks.empty()) return info;
-  const std::vector<std::string> named = resolve(host_name());
+  const std::vector<std::string> named = addresses_of_name(host_name());
   std::stable_partition(
       info.addresses.begin(), info.addresses.end(), [&](const std::string& address) {
         return std::find(named.begin(), named.end(), address) != named.end();

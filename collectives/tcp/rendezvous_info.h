@@ -27,6 +27,9 @@ RendezvousInfo local_rendezvous_info(int port,
                                      const std::string& run,
                                      std::string_view networks = "");
 
+// The addresses to which a name resolves on this host.
+std::vector<std::string> addresses_of_name(const std::string& name);
+
 // The host's name without the rest of its identity.
 std::string host_of(const RendezvousInfo& info);
 

@@ -74,6 +74,7 @@ void add_contents(CLI::App& app,
   if (spec.run == nullptr) return;
   app.callback([&app, &spec, path, &parsed] {
     parsed.command = spec.run;
+    parsed.runs_apart = spec.runs_apart;
     parsed.name = path;
     parsed.given = given_options(app, spec);
   });

@@ -84,6 +84,8 @@ struct CommandSpec {
   Command run = nullptr;                      // owns the targets of the options
   std::string also = {};                      // names of the command in other programs
   std::string passes_to = {};                 // the command that follows "--", such as train
+  // Runs although this process cannot join its run; Session::why_apart() has the reason.
+  bool runs_apart = false;
 
   void add(const std::string& option_name,
            OptionTarget target,
@@ -100,6 +102,7 @@ struct ParsedCommandLine {
   Command command;
   std::string name;                // of the command: "bench ops"
   std::vector<GivenOption> given;  // options that must be the same on all ranks, as given
+  bool runs_apart = false;         // as in CommandSpec
   std::string usage_error;
 };
 

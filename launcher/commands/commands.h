@@ -15,6 +15,7 @@ CommandSpec plan_command();
 CommandSpec launch_command();
 CommandSpec scale_command();
 CommandSpec selftest_command();
+CommandSpec doctor_command();
 CommandSpec bench_command();
 CommandSpec inspect_command();
 CommandSpec import_command();
@@ -33,6 +34,7 @@ inline constexpr CommandSpec (*kCommands[])() = {train_command,
                                                  launch_command,
                                                  scale_command,
                                                  selftest_command,
+                                                 doctor_command,
                                                  bench_command,
                                                  inspect_command,
                                                  import_command,

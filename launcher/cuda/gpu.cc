@@ -66,10 +66,6 @@ constexpr int kMinCapability = 80;
 // and afterwards, for kernels that are loaded later. CUDA graphs are a row of the plan.
 constexpr size_t kHeadroomBytes = size_t{960} << 20, kHeadroomOnceConnected = size_t{192} << 20;
 
-std::string version_text(int version) {
-  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
-}
-
 std::string explain(cudaError_t error) {
   int driver = 0, runtime = 0;
   cudaDriverGetVersion(&driver);
@@ -277,6 +273,10 @@ class GpuDevice final : public exec::Device {
 };
 
 }  // namespace
+
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 GpuProbe probe_gpus() {
   GpuProbe probe;

@@ -20,6 +20,14 @@ std::unique_ptr<exec::Device> make_device(const GpuRequest& request);
 // peer access is known.
 std::vector<GpuLink> find_links(const std::vector<std::string>& pci_bus_ids);
 
+// "13.0" of CUDA's number 13000.
+std::string version_text(int version);
+
+// What `doctor` asks; see Plugin.
+LibraryVersions library_versions();
+GpuCondition read_condition(const std::string& pci_bus_id);
+GpuCopy time_copy(int from, int to, double limit_s);
+
 // Starts to read the GPU at a PCI address once a second, on a thread of its own. The state is that
 // of the last ten readings. Warns, with `description`, of slowdowns (once until they end), of
 // uncorrectable ECC errors and of Xids. Without NVML every state is unknown, and a debug line has

@@ -18,6 +18,7 @@ std::string open(Nvml& nvml) {
   if (const int error = initialize(); error != Nvml::kSuccess)
     return fmt::format("{} cannot be initialised (error {})", kLibrary, error);
   nvml.handle_by_pci_bus_id.set(symbol("nvmlDeviceGetHandleByPciBusId_v2"));
+  nvml.driver_version.set(symbol("nvmlSystemGetDriverVersion"));
   nvml.clock_info.set(symbol("nvmlDeviceGetClockInfo"));
   nvml.max_clock_info.set(symbol("nvmlDeviceGetMaxClockInfo"));
   nvml.power_usage.set(symbol("nvmlDeviceGetPowerUsage"));

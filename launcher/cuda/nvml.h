@@ -73,6 +73,7 @@ class Nvml {
   std::optional<Device> find(const std::string& pci_bus_id) const;
 
   NvmlFunction<const char*, Device*> handle_by_pci_bus_id;
+  NvmlFunction<char*, unsigned> driver_version;
   NvmlFunction<Device, int, unsigned*> clock_info, max_clock_info;  // MHz
   NvmlFunction<Device, unsigned*> power_usage;                      // mW
   NvmlFunction<Device, int, unsigned*> temperature;                 // degrees Celsius

@@ -5,7 +5,13 @@
 extern "C" __attribute__((visibility("default"))) const lockstep::cuda::Plugin*
 lockstep_cuda_plugin() {
   using namespace lockstep::cuda;
-  static const Plugin plugin = {
-      kPluginInterface, lockstep::set_log_sink, probe_gpus, make_device, find_links};
+  static const Plugin plugin = {kPluginInterface,
+                                lockstep::set_log_sink,
+                                probe_gpus,
+                                make_device,
+                                find_links,
+                                library_versions,
+                                read_condition,
+                                time_copy};
   return &plugin;
 }

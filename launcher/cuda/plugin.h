@@ -52,6 +52,25 @@ struct GpuLink {
   bool operator==(const GpuLink&) const = default;
 };
 
+// Versions for people; empty if the library is missing.
+struct LibraryVersions {
+  std::string driver;   // "570.86.10 for CUDA 12.8"
+  std::string runtime;  // CUDA's runtime and cuBLASLt
+  std::string cudnn, nccl;
+};
+
+// A GPU's state now. Counts of errors are those since the driver was loaded.
+struct GpuCondition {
+  exec::DeviceState state;
+  std::string slowdown;  // what limits the clock though it should not; empty: nothing
+};
+
+// A copy from one GPU's memory to another's.
+struct GpuCopy {
+  double gbytes_per_s = 0;  // GB/s
+  std::string failure;      // empty: it arrived
+};
+
 struct Plugin {
   int interface;  // kPluginInterface of its build
   void (*set_log_sink)(LogSink program);
@@ -60,10 +79,16 @@ struct Plugin {
   // What connects GPUs of this machine, given by their PCI bus ids: for each pair, (0, 1), (0, 2),
   // ..., (1, 2), ... Takes a few seconds at most; what cannot be found out is unknown.
   std::vector<GpuLink> (*find_links)(const std::vector<std::string>& pci_bus_ids);
+  // The next three may hang if the driver does: call them in a process that may be abandoned.
+  LibraryVersions (*library_versions)();
+  GpuCondition (*read_condition)(const std::string& pci_bus_id);
+  // Copies 64 MiB between GPUs, given by their ordinals, a few times, and compares bytes. A copy
+  // that does not end within `limit_s` is left behind.
+  GpuCopy (*time_copy)(int from, int to, double limit_s);
 };
 
 // Raise it with every change to what is declared here or passed across.
-inline constexpr int kPluginInterface = 7;
+inline constexpr int kPluginInterface = 8;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

@@ -2,6 +2,7 @@
 // The transport of gradients and parameters in GPU memory.
 
 #include <memory>
+#include <string>
 
 #include "collectives/communicator.h"
 #include "launcher/cuda/plugin.h"
@@ -17,5 +18,8 @@ std::unique_ptr<collectives::Communicator> make_slices(collectives::Communicator
                                                        const GpuRequest& request,
                                                        const exec::ConnectRequest& waiting,
                                                        const OperationMarks& marks);
+
+// NCCL's version, "2.27.3"; empty if there is none.
+std::string nccl_version();
 
 }  // namespace lockstep::cuda

@@ -11,14 +11,17 @@ namespace {
 
 class SelfSession final : public Session {
  public:
+  explicit SelfSession(const std::string& why_apart = "") : why_apart_(why_apart) {}
   collectives::Communicator& communicator() override { return *communicator_; }
   int local_rank() const override { return 0; }
   int local_ranks() const override { return 1; }
   std::string library() const override { return ""; }
+  std::string why_apart() const override { return why_apart_; }
   [[noreturn]] void abort(int code, const std::string&) override { std::_Exit(code); }
 
  private:
   std::unique_ptr<collectives::Communicator> communicator_ = collectives::make_self_communicator();
+  std::string why_apart_;
 };
 
 constexpr std::string_view kEndedWith = "it ended with exit code ";
@@ -55,6 +58,10 @@ std::optional<ExitCode> reported_exit_code(const std::string& error) {
   if (at == std::string::npos) return std::nullopt;
   std::from_chars(error.data() + at + kEndedWith.size(), error.data() + error.size(), code);
   return code == 0 ? std::nullopt : std::optional(static_cast<ExitCode>(code));
+}
+
+std::unique_ptr<Session> session_apart(const std::string& why) {
+  return std::make_unique<SelfSession>(why);
 }
 
 std::unique_ptr<Session> join_run() {

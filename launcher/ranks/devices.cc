@@ -32,11 +32,6 @@ namespace {
 constexpr const char* kNoDriver =
     "no NVIDIA driver is loaded (in a container: is it started with --gpus all?)";
 
-struct Gpus {
-  const cuda::Plugin* plugin = nullptr;
-  cuda::GpuProbe probe;
-};
-
 // The number of GPUs that NVIDIA's driver has for this process; nothing if it is not loaded.
 std::optional<int> count_gpus_of_driver() {
   void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
@@ -48,24 +43,6 @@ std::optional<int> count_gpus_of_driver() {
   int gpus = 0;
   const bool known = init != nullptr && count != nullptr && init(0) == 0 && count(&gpus) == 0;
   return known ? gpus : 0;
-}
-
-Gpus find_gpus(const std::string& device) {
-  Gpus found;
-  // With auto, CUDA's libraries are not even looked for if there is no driver: they are large.
-  const std::optional<int> gpus = device == "auto" ? count_gpus_of_driver() : 0;
-  if (!gpus) {
-    found.probe.why_none = kNoDriver;
-    return found;
-  }
-  found.plugin = load_cuda_plugin(found.probe.why_none);
-  if (found.plugin != nullptr) {
-    found.probe = found.plugin->probe();
-  } else if (*gpus > 0) {
-    found.probe.why_none = fmt::format(
-        "{} NVIDIA GPU{} here, but {}", *gpus, *gpus == 1 ? " is" : "s are", found.probe.why_none);
-  }
-  return found;
 }
 
 // The GPUs that each rank sees.
@@ -181,13 +158,32 @@ void warn_of_slow_products(collectives::Communicator& communicator) {
 
 }  // namespace
 
+FoundGpus find_gpus(const std::string& device) {
+  FoundGpus found;
+  // With auto, CUDA's libraries are not even looked for if there is no driver: they are large.
+  const std::optional<int> gpus = device == "auto" ? count_gpus_of_driver() : 0;
+  if (!gpus) {
+    found.probe.why_none = kNoDriver;
+    return found;
+  }
+  found.has_driver = *gpus > 0;
+  found.plugin = load_cuda_plugin(found.probe.why_none);
+  if (found.plugin != nullptr) {
+    found.probe = found.plugin->probe();
+  } else if (*gpus > 0) {
+    found.probe.why_none = fmt::format(
+        "{} NVIDIA GPU{} here, but {}", *gpus, *gpus == 1 ? " is" : "s are", found.probe.why_none);
+  }
+  return found;
+}
+
 std::unique_ptr<exec::Device> choose_device(Session& session,
                                             const CommonOptions& options,
                                             bool trains) {
   collectives::Communicator& communicator = session.communicator();
   require_same_device_option(communicator, options.device);
   if (options.device == "cpu") return cpu::make_device();
-  const Gpus found = find_gpus(options.device);
+  const FoundGpus found = find_gpus(options.device);
   const std::vector<std::string> reasons =
       collectives::gather_texts(communicator, found.probe.why_none);
   const auto without =
@@ -220,7 +216,7 @@ std::unique_ptr<exec::Device> choose_device(Session& session,
 }
 
 bool gpu_here(run::MemoryLimits& limits) {
-  const Gpus found = find_gpus("cuda");
+  const FoundGpus found = find_gpus("cuda");
   if (found.probe.gpus.empty()) return false;
   const std::unique_ptr<exec::Device> device =
       found.plugin->make_device({.ordinal = found.probe.gpus.front().ordinal});

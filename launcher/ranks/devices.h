@@ -4,11 +4,23 @@
 #include <memory>
 
 #include "launcher/command_line/common_options.h"
+#include "launcher/cuda/plugin.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
 #include "runtime/run/fit.h"
 
 namespace lockstep::launcher {
+
+// What CUDA's library finds for this process.
+struct FoundGpus {
+  const cuda::Plugin* plugin = nullptr;  // null if it cannot be loaded, or need not be
+  cuda::GpuProbe probe;
+  bool has_driver = false;  // known only for "auto"
+};
+
+// Looks for GPUs. `device` is a value of --device: for "auto", CUDA's libraries are not loaded if
+// there is no driver.
+FoundGpus find_gpus(const std::string& device);
 
 // The device of this rank, of the same kind on all ranks. With --device auto it is a GPU if every
 // rank has one; otherwise the CPU, and the reason is logged, for training also if it is that no

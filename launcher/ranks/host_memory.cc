@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kUnknown = std::numeric_limits<size_t>::max();
 
-size_t kernel_available() {
-  std::ifstream file("/proc/meminfo");
+size_t kernel_available(const std::filesystem::path& root) {
+  std::ifstream file(root / "proc/meminfo");
   std::string key;
   size_t kib = 0;
   while (file >> key >> kib) {
@@ -46,11 +46,15 @@ size_t value_in(const std::filesystem::path& path, const std::string& key) {
   return 0;
 }
 
+size_t limit_of(const ControlGroup& group) {
+  return number_in(group.folder / (group.version == 2 ? "memory.max" : "memory.limit_in_bytes"));
+}
+
 // What one control group leaves: its limit less its usage; the file cache does not count, as it can
 // be reclaimed.
 size_t left_in(const ControlGroup& group) {
   const bool v2 = group.version == 2;
-  const size_t limit = number_in(group.folder / (v2 ? "memory.max" : "memory.limit_in_bytes"));
+  const size_t limit = limit_of(group);
   const size_t usage = number_in(group.folder / (v2 ? "memory.current" : "memory.usage_in_bytes"));
   if (limit == kUnknown || usage == kUnknown) return kUnknown;
   const size_t cache = std::min(usage, value_in(group.folder / "memory.stat", "inactive_file"));
@@ -59,11 +63,18 @@ size_t left_in(const ControlGroup& group) {
 
 }  // namespace
 
-size_t available_memory_bytes() {
-  size_t available = kernel_available();
-  for (const ControlGroup& group : control_groups("memory"))
+size_t available_memory_bytes(const std::filesystem::path& root) {
+  size_t available = kernel_available(root);
+  for (const ControlGroup& group : control_groups("memory", root))
     available = std::min(available, left_in(group));
   return available;
+}
+
+size_t memory_limit_bytes(const std::filesystem::path& root) {
+  size_t limit = kUnknown;
+  for (const ControlGroup& group : control_groups("memory", root))
+    limit = std::min(limit, limit_of(group));
+  return limit;
 }
 
 }  // namespace lockstep::launcher

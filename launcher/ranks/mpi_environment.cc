@@ -41,7 +41,6 @@ bool may_read_memory() {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "/dev/shm";
-constexpr uint64_t kRankBytes = uint64_t{4} << 20;  // btl_vader_segment_size, Open MPI's default
 
 // The number in a variable that mpirun sets; -1 if it is not set.
 int number_in(const char* variable) {
@@ -53,7 +52,7 @@ void warn_of_little_room(int ranks) {
   struct statvfs room = {};
   if (::statvfs(kFolder, &room) != 0) return;
   const uint64_t bytes = uint64_t{room.f_bavail} * room.f_frsize;
-  if (bytes >= kRankBytes * static_cast<uint64_t>(ranks)) return;
+  if (bytes >= kMpiSegmentBytes * static_cast<uint64_t>(ranks)) return;
   print_log(fmt::format(
       "warning: {} has {:.1f} MiB left, and Open MPI takes 4 MiB for each of the {} ranks "
       "here: in Docker, start the container with --shm-size=1g\n",

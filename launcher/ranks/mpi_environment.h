@@ -1,7 +1,13 @@
 #pragma once
 // What Open MPI needs before it starts: its settings, and room for its shared-memory files.
 
+#include <cstdint>
+
 namespace lockstep::launcher {
+
+// Bytes of /dev/shm that Open MPI takes for each rank of a node: the default of
+// btl_vader_segment_size.
+inline constexpr uint64_t kMpiSegmentBytes = uint64_t{4} << 20;
 
 // Sets the environment variables that Open MPI needs on this node. Call it before MPI_Init, while
 // the process has one thread.

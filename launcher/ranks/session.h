@@ -23,6 +23,8 @@ class Session {
   // The library that carries the ranks' messages: "Open MPI v4.1.4", "TCP, rank 0 at node1:29500";
   // empty for a single rank.
   virtual std::string library() const = 0;
+  // The error by which this process could not join its run; empty if it did, or runs alone.
+  virtual std::string why_apart() const { return ""; }
   // The network that MPI uses between hosts.
   virtual collectives::MpiNetwork mpi_network() const { return collectives::MpiNetwork::kUnknown; }
   // The networks between hosts to which MPI's user has restricted it, in the format of
@@ -45,6 +47,9 @@ class Session {
 // The exit code in an error by which this rank has learned of another one's end; nullopt if that
 // one reported none, for example because it was killed.
 std::optional<ExitCode> reported_exit_code(const std::string& error);
+
+// A run of one rank, for commands that examine why this process could not join its own.
+std::unique_ptr<Session> session_apart(const std::string& why);
 
 // Joins the run that this process belongs to, if there is one; otherwise makes a run of one rank:
 //   started by an MPI launcher (mpirun, mpiexec, srun --mpi): over MPI;

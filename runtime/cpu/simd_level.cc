@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kVariable = "LOCKSTEP_SIMD";
 
 // The levels above the baseline that the processor has and kernels are compiled for.
-std::vector<SimdLevel> usable_levels() {
+std::vector<SimdLevel> find_usable_levels() {
   const int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   std::vector<SimdLevel> levels;
   if ((targets & HWY_AVX2) != 0) levels.push_back(SimdLevel::kAvx2);
@@ -26,8 +26,14 @@ std::vector<SimdLevel> usable_levels() {
   return levels;
 }
 
+// Found once, before limit_kernels() leaves some out.
+const std::vector<SimdLevel>& usable_levels() {
+  static const std::vector<SimdLevel> levels = find_usable_levels();
+  return levels;
+}
+
 SimdLevel limit_kernels() {
-  const std::vector<SimdLevel> usable = usable_levels();
+  const std::vector<SimdLevel>& usable = usable_levels();
   const SimdLevel level = parse_simd_level(std::getenv(kVariable), usable);
   // Highway numbers an architecture's targets from the widest vectors down.
   if (level == SimdLevel::kAvx2 && level != usable.back()) hwy::DisableTargets(HWY_AVX2 - 1);
@@ -58,6 +64,10 @@ SimdLevel parse_simd_level(const char* value, std::span<const SimdLevel> usable)
                     kVariable,
                     value,
                     allowed.empty() ? "no value, leave it unset" : allowed);
+}
+
+SimdLevel best_simd_level() {
+  return usable_levels().empty() ? SimdLevel::kBaseline : usable_levels().back();
 }
 
 SimdLevel simd_level() {

@@ -19,6 +19,9 @@ const char* name_of(SimdLevel level);
 // Throws ConfigError if it is none of their names.
 SimdLevel parse_simd_level(const char* value, std::span<const SimdLevel> usable);
 
+// The highest level that this processor has and the kernels are compiled for.
+SimdLevel best_simd_level();
+
 // The level of this process. The first call reads LOCKSTEP_SIMD and limits the kernels to it:
 // make it before any kernel runs, as main() does. Throws ConfigError.
 SimdLevel simd_level();

@@ -3,6 +3,7 @@
 // the values of one reading after the other, and the last one stays:
 //   FAKE_NVML_CLOCK, _MAX_CLOCK, _MEMORY_CLOCK (MHz), _POWER (mW), _TEMPERATURE, _LIMITS (bits),
 //   _UTILIZATION (%), _CORRECTED, _UNCORRECTED (ECC errors), _ENERGY (mJ), _USED (bytes)
+//   FAKE_NVML_DRIVER    the driver's version
 //   FAKE_NVML_XIDS      Xids that are reported once
 //   FAKE_NVML_TOPOLOGY  switch (18 NVLinks of each GPU to a switch), bridges (4 between GPUs 0 and
 //                       1, 2 and 3, ...), pcie (default; GPUs 0 and 1, ... share a switch)
@@ -95,6 +96,12 @@ EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
   unsigned domain = 0, bus = 0;
   if (std::sscanf(bus_id, "%x:%x:", &domain, &bus) != 2 || bus == 0) return kNotFound;
   *device = reinterpret_cast<void*>(uintptr_t{bus});
+  return kSuccess;
+}
+EXPORT int nvmlSystemGetDriverVersion(char* text, unsigned bytes) {
+  BEGIN();
+  const std::string version = setting("DRIVER");
+  std::snprintf(text, bytes, "%s", version.empty() ? "570.86.10" : version.c_str());
   return kSuccess;
 }
 EXPORT int nvmlDeviceGetClockInfo(void*, int type, unsigned* clock) {

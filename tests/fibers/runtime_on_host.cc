@@ -11,6 +11,7 @@
 //   FAKE_CUDA_DRIVER       version of the driver (13000); 0: none
 //   FAKE_WEAK_GPU          ordinal of one that is too old
 //   FAKE_GPU_BUSY          set: the first use of a GPU fails as one in exclusive mode does
+//   FAKE_PEER_COPIES_LOST  1: copies from GPU to GPU do not arrive (0)
 //   FAKE_CUDA_ORDER        which order of the work that streams and events allow: host_stream.h
 //   FAKE_CUDA_HANG         this piece of work never ends: host_stream.h
 //   FAKE_CUDA_FAULT        this piece of work fails, as one that touches foreign memory does
@@ -300,6 +301,12 @@ cudaError_t cudaMemcpyAsync(
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return cudaSuccess; }
+cudaError_t cudaMemcpyPeerAsync(
+    void* to, int, const void* from, int, size_t bytes, cudaStream_t stream) {
+  if (from_environment("FAKE_PEER_COPIES_LOST", 0) != 0) return cudaSuccess;
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = new CUstream_st;
   machine.streams.insert(*stream);

@@ -99,10 +99,11 @@ WINGS = {
     },
     "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
     "launcher": {
-        "commands": ["launch", "scale", "run", "bench", "forecast", "models", "text", "data",
+        "commands": ["launch", "scale", "doctor", "run", "bench", "forecast", "models", "text", "data",
                      "ranks", "processes", "command_line"],
         "launch": ["ranks", "processes", "command_line"],
         "scale": ["ranks", "processes", "command_line"],
+        "doctor": ["ranks", "processes", "cuda"],
         "run": ["ranks", "command_line"],
         "bench": ["ranks", "command_line"],
         "forecast": [],
@@ -161,6 +162,7 @@ NAMESPACES = {
     "models/onnx": ["onnx"],
     "launcher": ["launcher"],
     "launcher/cuda": ["cuda", "launcher"],
+    "launcher/doctor": ["doctor", "launcher"],
     "launcher/launch": ["launch", "launcher"],
     "launcher/scale": ["scale", "launcher"],
 }

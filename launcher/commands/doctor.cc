@@ -1,0 +1,117 @@
+// lockstep doctor
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include "collectives/agree/agreement.h"
+#include "launcher/command_line/common_options.h"
+#include "launcher/command_line/results.h"
+#include "launcher/commands/commands.h"
+#include "launcher/doctor/examine.h"
+#include "launcher/doctor/fields.h"
+#include "launcher/doctor/judge.h"
+#include "launcher/ranks/session.h"
+#include "runtime/base/log.h"
+#include "runtime/base/text.h"
+#include "runtime/base/time.h"
+
+namespace lockstep::launcher {
+namespace {
+
+using doctor::Findings;
+using doctor::Level;
+
+struct DoctorOptions {
+  CommonOptions common;
+  double limit_s = 10;
+};
+
+// Whether a launcher has started this process as another one than the first of several.
+bool is_later_process() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK"}) {
+    const char* const number = std::getenv(name);
+    if (number != nullptr) return std::string_view(number) != "0";
+  }
+  return false;
+}
+
+// Shares the time among what may take long.
+doctor::ExamineOptions limits_of(const DoctorOptions& options, const Session& session) {
+  doctor::ExamineOptions examine;
+  examine.run_dir = options.common.run_dir;
+  examine.why_apart = session.why_apart();
+  examine.gpu_limit_s = 0.7 * options.limit_s;
+  examine.disk_limit_s = 0.2 * options.limit_s;
+  examine.network_limit_s = 0.1 * options.limit_s;
+  return examine;
+}
+
+void print(const Findings& findings, const doctor::RunFacts& run, double seconds) {
+  const size_t hosts = doctor::hosts_of(run).size();
+  for (const std::string& line : doctor::lines_of(findings, hosts))
+    fmt::print("{}\n", escape_controls(line));
+  const int errors = findings.count(Level::kError), warnings = findings.count(Level::kWarning);
+  fmt::print("{}, {} on {} in {:.1f} s\n",
+             counted(errors, "error"),
+             counted(warnings, "warning"),
+             counted(hosts, "host"),
+             seconds);
+}
+
+Json to_json(const Findings& findings, const doctor::RunFacts& run, double seconds) {
+  return Json::object({{"errors", findings.count(Level::kError)},
+                       {"warnings", findings.count(Level::kWarning)},
+                       {"seconds", seconds},
+                       {"findings", doctor::to_json(findings)},
+                       {"facts", doctor::json_of(run)}});
+}
+
+ExitCode run_doctor(Session& session, const DoctorOptions& options) {
+  const double begin_ms = now_ms();
+  init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
+  collectives::run_on_root(session.communicator(),
+                           [&] { require_result_path("--json", options.common.json); });
+  // Where each process is alone, the first one examines its host, and the others only print why.
+  if (!session.why_apart().empty() && is_later_process())
+    throw ConfigError("this process does not find the others: {}", session.why_apart());
+  const doctor::RunFacts run = doctor::examine(session, limits_of(options, session));
+  const Findings findings = doctor::judge(run);
+  collectives::run_on_root(session.communicator(), [&] {
+    const double seconds = (now_ms() - begin_ms) / 1000;
+    print(findings, run, seconds);
+    write_json(options.common.json, to_json(findings, run, seconds));
+  });
+  return findings.count(Level::kError) > 0 ? ExitCode::kUsage : ExitCode::kOk;
+}
+
+}  // namespace
+
+CommandSpec doctor_command() {
+  auto options = std::make_shared<DoctorOptions>();
+  options->common.run_dir = "runs";
+  options->common.log_level = "warn";
+  CommandSpec command{
+      .name = "doctor",
+      .help = "Examine this machine, or all hosts of a run, for what makes training fail or slow",
+      .runs_apart = true};
+  command.add("--run-dir",
+              &options->common.run_dir,
+              "Folder on the file system to examine, where runs will be written",
+              {.show_default = true, .per_rank = true});
+  command.add("--limit",
+              &options->limit_s,
+              "Seconds after which GPUs, disks and networks that do not answer are given up",
+              {.show_default = true, .allowed = Between{1, 3600}});
+  add_output_options(command, options->common);
+  command.footer =
+      "Start it as the training will be started: alone, with mpirun, srun or torchrun, or with\n"
+      "RANK and WORLD_SIZE. Each finding is ok, a warning or an error, with what it costs and how\n"
+      "to mend it. Ends with exit code 2 if there is an error; warnings do not count.";
+  command.run = [options](Session& session) { return run_doctor(session, *options); };
+  return command;
+}
+
+}  // namespace lockstep::launcher
