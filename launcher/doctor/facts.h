@@ -216,6 +216,7 @@ struct GpusFacts {
   std::vector<GpuFacts> gpus = {};
   std::vector<GpuPair> pairs = {};
   std::string why_none = {};  // there are none, or they cannot be used
+  int in_machine = 0;         // NVIDIA's GPUs on the PCI bus, whether or not they can be used
   bool expected = false;      // the driver has GPUs, so that there should be some
   std::string driver = {}, runtime = {}, cudnn = {}, nccl = {};  // versions; empty: missing
 
@@ -224,6 +225,7 @@ struct GpusFacts {
     visit("gpus", self.gpus);
     visit("pairs", self.pairs);
     visit("why_none", self.why_none);
+    visit("in_machine", self.in_machine);
     visit("expected", self.expected);
     visit("driver", self.driver);
     visit("runtime", self.runtime);

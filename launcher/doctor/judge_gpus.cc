@@ -129,6 +129,16 @@ void judge_host(const HostRanks& host, Findings& findings) {
                    gpus.why_none,
                    "Training runs on the CPU, or not at all with --device cuda",
                    "Run nvidia-smi, and see launcher/gpus.md");
+    else if (gpus.in_machine > 0)
+      findings.add(
+          kWarning,
+          host.name,
+          "gpus.not_visible",
+          fmt::format("{} of NVIDIA in this machine, but {}",
+                      counted(gpus.in_machine, "GPU"),
+                      gpus.why_none),
+          "Training runs on the CPU",
+          "Install NVIDIA's driver; start containers with --gpus all, Slurm jobs with --gpus");
     else
       findings.ok(host.name, "gpus.none", "none: " + gpus.why_none);
     return;

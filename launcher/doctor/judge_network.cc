@@ -62,7 +62,7 @@ void judge_used_interface(const HostRanks& host, bool several, Findings& finding
                    "Other hosts cannot reach this one",
                    kChooseNetwork);
     else
-      findings.ok(host.name, "network.interface", std::string(text) + ", which one host needs");
+      findings.ok(host.name, "network.interface", fmt::format("{}, as one host needs none", text));
     return;
   }
   const std::string text = fmt::format("{} ({}, {}, {}) is tried first, since {}",
@@ -215,6 +215,29 @@ void judge_differing_networks(const std::vector<HostRanks>& hosts, Findings& fin
                  "Check the hosts without one, with ibstat or fi_info");
 }
 
+// "tcp carries messages between hosts; NCCL would use eth0".
+std::string carriers_text(const RunFacts& run) {
+  const RankFacts& first = run.ranks.front();
+  std::string text = fmt::format("{} carries messages between hosts", run.transport);
+  if (!first.start.mpi_network.empty())
+    text += fmt::format(", where MPI has {}",
+                        first.start.mpi_network == "tcp" ? "plain TCP" : "a faster network");
+  if (first.gpus.gpus.empty()) return text;
+  text += "; NCCL would use ";
+  const auto& ports = first.network.rdma;
+  const auto port = std::ranges::find(ports, "ACTIVE", &RdmaPort::state);
+  if (port != ports.end() && !first.start.nccl_ib_disabled) return text.append(port->device);
+  const std::string& named = first.start.nccl_networks;
+  if (!named.empty()) return text.append("TCP on NCCL_SOCKET_IFNAME=").append(named);
+  // Like NCCL, the first that is neither loopback nor docker's.
+  const auto& interfaces = first.network.interfaces;
+  const auto found = std::ranges::find_if(interfaces, [](const InterfaceFacts& interface) {
+    return interface.kind != "loopback" && !interface.name.starts_with("docker") &&
+           !interface.addresses.empty();
+  });
+  return text.append(found == interfaces.end() ? "no interface" : "TCP on " + found->name);
+}
+
 // What a pair of hosts should reach, in Gbit/s; 0 if neither reports its speed. Virtual interfaces
 // claim one, such as 10 Gbit/s, that nothing promises.
 struct LinkSpeed {
@@ -290,6 +313,7 @@ void judge_network(const RunFacts& run, Findings& findings) {
   }
   if (!several) return;
   judge_differing_networks(hosts, findings);
+  findings.ok("", "network.carriers", carriers_text(run));
   const StartFacts& start = run.ranks.front().start;
   if (run.transport == "mpi" && start.mpi_network == "tcp")
     findings.add(kWarning,

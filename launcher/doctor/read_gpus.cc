@@ -2,7 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "launcher/cuda/plugin.h"
 #include "launcher/doctor/fields.h"
@@ -87,11 +88,30 @@ GpusFacts read_gpus(double limit_s) {
   const launcher::StopSignals signals;
   const std::optional<std::string> answer = launcher::in_child(
       [&] { return json_of(examine(limit_s)).dump({.replace_invalid = true}); }, limit_s, signals);
-  if (answer) return from_json<GpusFacts>(Json::parse(*answer));
   GpusFacts facts;
-  facts.expected = true;
-  facts.why_none = fmt::format("the driver did not answer within {:g} s", limit_s);
+  if (answer) {
+    facts = from_json<GpusFacts>(Json::parse(*answer));
+  } else {
+    facts.expected = true;
+    facts.why_none = fmt::format("the driver did not answer within {:g} s", limit_s);
+  }
+  facts.in_machine = count_gpus_on_bus();
   return facts;
+}
+
+int count_gpus_on_bus(const std::filesystem::path& root) {
+  constexpr const char* kNvidia = "0x10de";
+  int gpus = 0;
+  std::error_code error;
+  for (const auto& device :
+       std::filesystem::directory_iterator(root / "sys/bus/pci/devices", error)) {
+    std::string vendor, kind;
+    std::getline(std::ifstream(device.path() / "vendor"), vendor);
+    std::getline(std::ifstream(device.path() / "class"), kind);
+    const bool display = kind.starts_with("0x0300") || kind.starts_with("0x0302");
+    gpus += vendor == kNvidia && display ? 1 : 0;
+  }
+  return gpus;
 }
 
 }  // namespace lockstep::doctor

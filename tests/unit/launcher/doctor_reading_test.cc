@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/doctor/read_gpus.h"
 #include "launcher/doctor/read_host.h"
 #include "launcher/doctor/read_network.h"
 #include "tests/reference/temporary_folder.h"
@@ -123,6 +124,20 @@ TEST_F(Reading, PortsOfRdma) {
   EXPECT_EQ(network.rdma[0].gbit, 200);
   EXPECT_EQ(network.rdma[1].kind, "EFA");
   EXPECT_EQ(network.rdma[1].state, "DOWN");
+}
+
+TEST_F(Reading, GpusOnTheBus) {
+  const auto plant_device =
+      [&](const std::string& name, const std::string& vendor, const std::string& kind) {
+        plant("sys/bus/pci/devices/" + name + "/vendor", vendor);
+        plant("sys/bus/pci/devices/" + name + "/class", kind);
+      };
+  EXPECT_EQ(count_gpus_on_bus(root()), 0);
+  plant_device("0000:01:00.0", "0x10de\n", "0x030200\n");
+  plant_device("0000:01:00.1", "0x10de\n", "0x040300\n");  // its sound
+  plant_device("0000:02:00.0", "0x1002\n", "0x030000\n");  // of AMD
+  plant_device("0000:03:00.0", "0x10de\n", "0x030000\n");
+  EXPECT_EQ(count_gpus_on_bus(root()), 2);
 }
 
 TEST_F(Reading, ARunFolderThatIsMadeAndRemovedAgain) {

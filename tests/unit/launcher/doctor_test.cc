@@ -435,6 +435,9 @@ TEST_F(Doctor, FindsGpusThatCannotBeUsedOrAreTooFew) {
   for (RankFacts& rank : run_.ranks)
     rank.gpus = {.why_none = "the driver did not answer within 7 s", .expected = true};
   EXPECT_EQ(names(), Names({"gpus.unusable"}));
+  for (RankFacts& rank : run_.ranks)
+    rank.gpus = {.why_none = "no NVIDIA driver is loaded", .in_machine = 8};
+  EXPECT_EQ(names(), Names({"gpus.not_visible"}));
 }
 
 TEST_F(Doctor, MergesEqualFindingsOfHosts) {
