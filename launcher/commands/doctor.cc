@@ -43,9 +43,10 @@ doctor::ExamineOptions limits_of(const DoctorOptions& options, const Session& se
   doctor::ExamineOptions examine;
   examine.run_dir = options.common.run_dir;
   examine.why_apart = session.why_apart();
-  examine.gpu_limit_s = 0.7 * options.limit_s;
-  examine.disk_limit_s = 0.2 * options.limit_s;
-  examine.network_limit_s = 0.1 * options.limit_s;
+  examine.copies_s = 0.4 * options.limit_s;
+  examine.exchanges_s = 0.1 * options.limit_s;
+  examine.disk_limit_s = options.limit_s;
+  examine.gpu_limit_s = 3 * options.limit_s;
   return examine;
 }
 
@@ -101,10 +102,12 @@ CommandSpec doctor_command() {
               &options->common.run_dir,
               "Folder on the file system to examine, where runs will be written",
               {.show_default = true, .per_rank = true});
-  command.add("--limit",
-              &options->limit_s,
-              "Seconds after which GPUs, disks and networks that do not answer are given up",
-              {.show_default = true, .allowed = Between{1, 3600}});
+  command.add(
+      "--limit",
+      &options->limit_s,
+      "Seconds that measurements may take; a disk that does not answer is given up after them, "
+      "GPUs after three times as many",
+      {.show_default = true, .allowed = Between{1, 3600}});
   add_output_options(command, options->common);
   command.footer =
       "Start it as the training will be started: alone, with mpirun, srun or torchrun, or with\n"

@@ -35,7 +35,7 @@ RankFacts read_rank(launcher::Session& session, const ExamineOptions& options) {
   facts.limits = read_limits();
   facts.start = read_start(session, options.why_apart);
   facts.network = read_network(session.networks());
-  if (facts.local_rank == 0) facts.gpus = read_gpus(options.gpu_limit_s);
+  if (facts.local_rank == 0) facts.gpus = read_gpus(options.copies_s, options.gpu_limit_s);
   if (session.communicator().rank() == 0)
     facts.disk = read_disk(options.run_dir, options.disk_limit_s);
   return facts;
@@ -56,7 +56,7 @@ RunFacts examine(launcher::Session& session, const ExamineOptions& options) {
   const std::vector<std::string> machines = collectives::gather_texts(communicator, mine.machine),
                                  names = collectives::gather_texts(communicator, mine.host);
   if (std::set(machines.begin(), machines.end()).size() > 1)
-    run.pairs = time_host_pairs(communicator, machines, names, options.network_limit_s);
+    run.pairs = time_host_pairs(communicator, machines, names, options.exchanges_s);
   for (const std::string& text :
        collectives::gather_texts(communicator, json_of(mine).dump({.replace_invalid = true})))
     run.ranks.push_back(from_json<RankFacts>(Json::parse(text)));

@@ -9,11 +9,12 @@
 namespace lockstep::doctor {
 
 struct ExamineOptions {
-  std::string run_dir;     // where the file system is examined
-  std::string why_apart;   // see StartFacts
-  double gpu_limit_s = 8;  // for all that the GPUs are asked
-  double disk_limit_s = 5;
-  double network_limit_s = 1;  // for exchanges between hosts
+  std::string run_dir;    // where the file system is examined
+  std::string why_apart;  // see StartFacts
+  // Seconds for measurements.
+  double copies_s = 4, exchanges_s = 1;  // between GPUs, between hosts
+  // Seconds after which what does not answer is given up. The first use of GPUs may take long.
+  double gpu_limit_s = 30, disk_limit_s = 10;
 };
 
 // Reads this host, times the exchanges between hosts over the transport that training on CPUs

@@ -12,6 +12,7 @@ inline constexpr int64_t kUnlimited = -1;
 struct CpuFacts {
   std::vector<int> allowed = {};  // CPUs that this rank may run on
   int of_host = 0;                // CPUs that processes of this host, or container, may run on
+  bool hyperthreads = false;      // two CPUs are one core
   std::string model = {};
   int domains = 1;               // NUMA domains in which the rank may run
   double quota = 0;              // CPUs, the smallest of the control groups; 0: none
@@ -26,6 +27,7 @@ struct CpuFacts {
   static void for_fields(Self& self, Visit visit) {
     visit("allowed", self.allowed);
     visit("of_host", self.of_host);
+    visit("hyperthreads", self.hyperthreads);
     visit("model", self.model);
     visit("domains", self.domains);
     visit("quota", self.quota);
@@ -139,6 +141,7 @@ struct RdmaPort {
 struct NetworkFacts {
   std::vector<InterfaceFacts> interfaces = {};
   std::vector<RdmaPort> rdma = {};
+  int first_port = 0, last_port = 0;  // of connections for which nobody chooses a port; 0: unknown
   // The interface and address that other ranks try first, and why.
   std::string used = {}, used_address = {}, used_why = {};
 
@@ -146,6 +149,8 @@ struct NetworkFacts {
   static void for_fields(Self& self, Visit visit) {
     visit("interfaces", self.interfaces);
     visit("rdma", self.rdma);
+    visit("first_port", self.first_port);
+    visit("last_port", self.last_port);
     visit("used", self.used);
     visit("used_address", self.used_address);
     visit("used_why", self.used_why);

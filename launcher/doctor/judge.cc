@@ -22,6 +22,10 @@ std::vector<HostRanks> hosts_of(const RunFacts& run) {
   return hosts;
 }
 
+bool carries_messages(const RdmaPort& port) {
+  return port.state == "ACTIVE" && port.kind != "RoCE";
+}
+
 std::vector<double> cpu_shares(const HostRanks& host) {
   std::map<int, int> users;  // by CPU
   for (const RankFacts* rank : host.ranks)

@@ -33,6 +33,9 @@ struct HostRanks {
 };
 std::vector<HostRanks> hosts_of(const RunFacts& run);
 
+// Whether MPI and NCCL would choose the port. Any Ethernet card may call itself RoCE.
+bool carries_messages(const RdmaPort& port);
+
 // How many CPUs each rank of a host has, if ranks that may run on the same CPU share it.
 std::vector<double> cpu_shares(const HostRanks& host);
 

@@ -47,7 +47,8 @@ void judge_binding(const HostRanks& host, Findings& findings) {
                      ? "Bind them to CPUs of their own, as with mpirun --bind-to none or srun "
                        "--cpus-per-task"
                      : "Start fewer ranks on this host");
-  if (cpus > 0 && 2 * cpus <= all)
+  // One hyperthread of each core is half of the CPUs, and fine.
+  if (cpus > 0 && 2 * cpus + (host.first().cpus.hyperthreads ? 1 : 0) <= all)
     findings.add(
         kWarning,
         host.name,
@@ -73,14 +74,16 @@ void judge_thread_variables(const HostRanks& host, Findings& findings) {
     const int share = std::max(1, static_cast<int>(shares[i] + 0.01));
     for (const auto& [name, value] : {std::pair("OMP_NUM_THREADS", cpus.omp_num_threads),
                                       std::pair("SLURM_CPUS_PER_TASK", cpus.slurm_cpus_per_task)}) {
-      if (value == 0 || value >= share) continue;
+      // With hyperthreads, Slurm gives a task all CPUs of its cores, and may count only the cores.
+      const bool of_slurm = name[0] == 'S';
+      if (value == 0 || value >= share || (of_slurm && 2 * value >= share)) continue;
       findings.add(kWarning,
                    host.name,
                    "cpus.threads",
                    fmt::format("{}={} though each rank has {}", name, value, counted(share, "CPU")),
                    fmt::format("A rank computes with {}", counted(value, "thread")),
-                   name[0] == 'O' ? "Unset it (torchrun sets it to 1), or set execution.threads"
-                                  : "Give srun or sbatch a larger --cpus-per-task");
+                   of_slurm ? "Give srun or sbatch a larger --cpus-per-task"
+                            : "Unset it (torchrun sets it to 1), or set execution.threads");
     }
   }
 }
@@ -122,7 +125,9 @@ void judge_quota(const HostRanks& host, Findings& findings) {
 void judge_domains(const HostRanks& host, Findings& findings) {
   const int domains = host.first().cpus.domains;
   if (domains < 2) return;
-  if (static_cast<int>(host.ranks.size()) < domains)
+  // Alone, nobody has chosen a number of ranks. Ranks on GPUs are bound next to them.
+  const bool chosen = !host.first().start.library.empty() && host.first().gpus.gpus.empty();
+  if (chosen && static_cast<int>(host.ranks.size()) < domains)
     findings.add(kWarning,
                  host.name,
                  "cpus.numa",
@@ -296,15 +301,14 @@ void judge_limits(const RunFacts& run, Findings& findings) {
                    "ulimit -n 65536, or nofile in /etc/security/limits.conf");
     judge_threads(host, findings);
     const auto& ports = host.first().network.rdma;
-    const bool rdma =
-        std::ranges::any_of(ports, [](const RdmaPort& port) { return port.state == "ACTIVE"; });
-    if (rdma && below(limits.memlock_bytes, kGiB))
+    const auto active = std::ranges::find_if(ports, carries_messages);
+    if (active != ports.end() && below(limits.memlock_bytes, kGiB))
       findings.add(kWarning,
                    host.name,
                    "limits.memlock",
                    fmt::format("ulimit -l is {}, and {} needs locked memory",
                                bytes_text(limits.memlock_bytes),
-                               ports.front().kind),
+                               active->kind),
                    "MPI and NCCL fail, or fall back to TCP",
                    "ulimit -l unlimited, memlock in /etc/security/limits.conf, docker --ulimit "
                    "memlock=-1, or LimitMEMLOCK=infinity for slurmd");

@@ -36,7 +36,7 @@ bool is_local_bridge(const InterfaceFacts& interface) {
 
 const RdmaPort* active_port(const HostRanks& host) {
   const auto& ports = host.first().network.rdma;
-  const auto found = std::ranges::find(ports, "ACTIVE", &RdmaPort::state);
+  const auto found = std::ranges::find_if(ports, carries_messages);
   return found == ports.end() ? nullptr : &*found;
 }
 
@@ -75,7 +75,7 @@ void judge_used_interface(const HostRanks& host, bool several, Findings& finding
     return !other.addresses.empty() && other.kind != "loopback" && !is_local_bridge(other) &&
            other.speed_mbit >= 2 * std::max<int64_t>(used->speed_mbit, 1) && used->speed_mbit > 0;
   });
-  if (is_local_bridge(*used))
+  if (several && is_local_bridge(*used))
     findings.add(kWarning,
                  host.name,
                  "network.bridge",
@@ -83,7 +83,7 @@ void judge_used_interface(const HostRanks& host, bool several, Findings& finding
                  "Other hosts cannot reach this bridge: each start waits until another address is "
                  "tried, or fails",
                  kChooseNetwork);
-  else if (better != network.interfaces.end())
+  else if (several && better != network.interfaces.end())
     findings.add(kWarning,
                  host.name,
                  "network.slower",
@@ -102,6 +102,26 @@ void judge_used_interface(const HostRanks& host, bool several, Findings& finding
         fmt::format("{} counts {} errors in {} packets", used->name, used->errors, used->packets),
         "Lost packets are sent again, each after a pause",
         "Check the cable, the port and the driver");
+}
+
+// Each rank listens at a port of this range until the others have connected, and each connection
+// takes another one.
+void judge_ports(const HostRanks& host, size_t ranks, Findings& findings) {
+  constexpr int kBesides = 100;  // for other programs
+  const NetworkFacts& network = host.first().network;
+  const int ports = network.last_port - network.first_port + 1;
+  if (network.first_port == 0) return;
+  const std::string text = fmt::format("ports {}-{}", network.first_port, network.last_port);
+  const size_t needed = host.ranks.size() * (ranks + 1) + kBesides;
+  if (static_cast<size_t>(std::max(ports, 0)) < needed)
+    findings.add(kWarning,
+                 host.name,
+                 "network.ports",
+                 fmt::format("{} for {} of {}", text, counted(host.ranks.size(), "rank"), ranks),
+                 "Ranks that get no port do not start",
+                 "Widen net.ipv4.ip_local_port_range with sysctl");
+  else
+    findings.ok(host.name, "network.ports", text);
 }
 
 // Whether one of the interfaces has the name, or, if `as_prefix`, begins with it.
@@ -138,16 +158,17 @@ void judge_network_variables(const HostRanks& host, Findings& findings) {
 
 void judge_rdma(const HostRanks& host, const RunFacts& run, bool several, Findings& findings) {
   const RankFacts& first = host.first();
+  const RdmaPort* const active = active_port(host);
+  // Cards often have a second port without a cable.
   for (const RdmaPort& port : first.network.rdma)
-    if (port.state != "ACTIVE")
+    if (active == nullptr && port.kind != "RoCE")
       findings.add(
           kWarning,
           host.name,
           "network.rdma_port",
           fmt::format("{} port {} ({}) is {}", port.device, port.port, port.kind, port.state),
-          "MPI and NCCL use fewer ports, or TCP",
+          "MPI and NCCL use TCP",
           "Check the cable and the subnet manager, with ibstat or ethtool");
-  const RdmaPort* const active = active_port(host);
   if (active == nullptr) return;
   const std::string name =
       fmt::format("{} ({}, {})", active->device, active->kind, gbit_text(active->gbit));
@@ -204,7 +225,11 @@ void judge_differing_networks(const std::vector<HostRanks>& hosts, Findings& fin
                  "Check cable, switch port and the interface that is chosen on the slow host");
   const std::string ports = differences(hosts, [](const HostRanks& host) {
     const RdmaPort* const port = active_port(host);
-    return port == nullptr ? "" : fmt::format("{} of {}", port->kind, gbit_text(port->gbit));
+    if (port == nullptr) return std::string();
+    return fmt::format("{} x {} of {}",
+                       std::ranges::count_if(host.first().network.rdma, carries_messages),
+                       port->kind,
+                       gbit_text(port->gbit));
   });
   if (!ports.empty())
     findings.add(kWarning,
@@ -225,7 +250,7 @@ std::string carriers_text(const RunFacts& run) {
   if (first.gpus.gpus.empty()) return text;
   text += "; NCCL would use ";
   const auto& ports = first.network.rdma;
-  const auto port = std::ranges::find(ports, "ACTIVE", &RdmaPort::state);
+  const auto port = std::ranges::find_if(ports, carries_messages);
   if (port != ports.end() && !first.start.nccl_ib_disabled) return text.append(port->device);
   const std::string& named = first.start.nccl_networks;
   if (!named.empty()) return text.append("TCP on NCCL_SOCKET_IFNAME=").append(named);
@@ -308,6 +333,7 @@ void judge_network(const RunFacts& run, Findings& findings) {
   const bool several = hosts.size() > 1;
   for (const HostRanks& host : hosts) {
     judge_used_interface(host, several, findings);
+    judge_ports(host, run.ranks.size(), findings);
     judge_network_variables(host, findings);
     judge_rdma(host, run, several, findings);
   }

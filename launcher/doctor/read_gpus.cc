@@ -63,13 +63,11 @@ void time_copies(const cuda::Plugin& plugin,
   }
 }
 
-GpusFacts examine(double limit_s) {
-  constexpr double kLastCopies = 0.6;  // of the limit: a copy may take two seconds
-  const double end_ms = now_ms() + limit_s * kLastCopies * 1000;
+GpusFacts examine(double copies_s) {
   GpusFacts facts;
   const launcher::FoundGpus found = launcher::find_gpus("auto");
   facts.why_none = found.probe.why_none;
-  facts.expected = found.has_driver;
+  facts.expected = found.has_driver && found.plugin != nullptr;
   if (found.plugin == nullptr || found.probe.gpus.empty()) return facts;
   const cuda::LibraryVersions versions = found.plugin->library_versions();
   facts.driver = versions.driver;
@@ -78,16 +76,16 @@ GpusFacts examine(double limit_s) {
   facts.nccl = versions.nccl;
   for (const cuda::GpuDescription& gpu : found.probe.gpus)
     facts.gpus.push_back(facts_of(gpu, found.plugin->read_condition(gpu.pci_bus_id)));
-  time_copies(*found.plugin, found.probe.gpus, end_ms, facts);
+  time_copies(*found.plugin, found.probe.gpus, now_ms() + copies_s * 1000, facts);
   return facts;
 }
 
 }  // namespace
 
-GpusFacts read_gpus(double limit_s) {
+GpusFacts read_gpus(double copies_s, double limit_s) {
   const launcher::StopSignals signals;
   const std::optional<std::string> answer = launcher::in_child(
-      [&] { return json_of(examine(limit_s)).dump({.replace_invalid = true}); }, limit_s, signals);
+      [&] { return json_of(examine(copies_s)).dump({.replace_invalid = true}); }, limit_s, signals);
   GpusFacts facts;
   if (answer) {
     facts = from_json<GpusFacts>(Json::parse(*answer));

@@ -119,6 +119,7 @@ CpuFacts read_cpus(const fs::path& root) {
   CpuFacts facts;
   facts.allowed = limits.cpus;
   facts.of_host = std::max(cpus_of_host(root), static_cast<int>(facts.allowed.size()));
+  facts.hyperthreads = line_in(root / "sys/devices/system/cpu/smt/active") == "1";
   facts.model = value_in(root / "proc/cpuinfo", "model name");
   facts.domains = static_cast<int>(launcher::find_cpu_domains().size());
   for (const CpuQuota& quota : cpu_quotas(root)) {

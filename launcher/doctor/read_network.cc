@@ -122,6 +122,12 @@ NetworkFacts read_interfaces(const fs::path& root) {
     const std::string state = line_in(folder / "operstate");  // "unknown" is normal for loopback
     if (state == "up" || state == "unknown") facts.interfaces.push_back(interface_at(folder));
   }
+  const std::vector<std::string> ports =
+      words_of(line_in(root / "proc/sys/net/ipv4/ip_local_port_range"));
+  if (ports.size() == 2) {
+    facts.first_port = parse_as<int>(ports[0]).value_or(0);
+    facts.last_port = parse_as<int>(ports[1]).value_or(0);
+  }
   for (const fs::path& device : entries_of(root / "sys/class/infiniband")) {
     const std::vector<RdmaPort> ports = ports_of(device);
     facts.rdma.insert(facts.rdma.end(), ports.begin(), ports.end());

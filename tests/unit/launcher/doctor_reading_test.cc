@@ -49,6 +49,9 @@ TEST_F(Reading, CpusOfTheControlGroup) {
   EXPECT_EQ(cpus.model, "Some CPU");
   EXPECT_TRUE(cpus.has_amx);
   EXPECT_EQ(cpus.quota, 0);
+  EXPECT_FALSE(cpus.hyperthreads);
+  plant("sys/devices/system/cpu/smt/active", "1\n");
+  EXPECT_TRUE(read_cpus(root()).hyperthreads);
   plant_group("cpuset.cpus.effective", "0-1999\n");
   plant_group("cpu.max", "150000 100000\n");
   plant_group("cpu.stat", "usage_usec 9\nnr_periods 200\nnr_throttled 50\n");
@@ -105,6 +108,12 @@ TEST_F(Reading, InterfacesThatAreUp) {
   EXPECT_EQ(first.mtu, 9000);
   EXPECT_EQ(first.packets, 1000);
   EXPECT_EQ(first.errors, 3);
+}
+
+TEST_F(Reading, PortsOfConnections) {
+  plant("proc/sys/net/ipv4/ip_local_port_range", "32768\t60999\n");
+  EXPECT_EQ(read_interfaces(root()).first_port, 32768);
+  EXPECT_EQ(read_interfaces(root()).last_port, 60999);
 }
 
 TEST_F(Reading, PortsOfRdma) {

@@ -64,6 +64,8 @@ class Doctor : public ::testing::Test {
       const std::string address = r < 2 ? "10.0.0.1" : "10.0.0.2";
       rank.network.interfaces = {{.name = "lo", .kind = "loopback", .mtu = 65536},
                                  ethernet("eth0", address, 10000)};
+      rank.network.first_port = 32768;
+      rank.network.last_port = 60999;
       rank.network.used = "eth0";
       rank.network.used_address = address;
       rank.network.used_why = "the host's name resolves to it";
@@ -165,6 +167,11 @@ TEST_F(Doctor, FindsOneCoreForManyThreads) {
   rank(0).cpus.allowed = {0, 8};
   rank(1).cpus.allowed = {1, 9};
   EXPECT_EQ(names(), Names({"cpus.bound"}));
+  rank(0).cpus.allowed = {0, 1, 2, 3};
+  rank(1).cpus.allowed = {4, 5, 6, 7};
+  EXPECT_EQ(names(), Names({"cpus.bound"})) << "half of the CPUs";
+  rank(0).cpus.hyperthreads = true;
+  EXPECT_EQ(names(), Names()) << "one hyperthread of each core";
 }
 
 TEST_F(Doctor, FindsThreadsThatAVariableForbids) {
@@ -174,6 +181,8 @@ TEST_F(Doctor, FindsThreadsThatAVariableForbids) {
   EXPECT_EQ(names(), Names());
   rank(2).cpus.slurm_cpus_per_task = 2;
   EXPECT_EQ(names(), Names({"cpus.threads"}));
+  rank(2).cpus.slurm_cpus_per_task = 4;  // cores of two hyperthreads
+  EXPECT_EQ(names(), Names());
 }
 
 TEST_F(Doctor, FindsAQuotaThatThrottles) {
@@ -195,6 +204,8 @@ TEST_F(Doctor, FindsDomainsThatOneRankSpans) {
   EXPECT_EQ(names(), Names()) << "a rank for each";
   for (RankFacts& rank : run_.ranks) rank.cpus.domains = 4;
   EXPECT_EQ(names(), Names({"cpus.numa"}));
+  give_gpus();
+  EXPECT_EQ(names(), Names()) << "bound next to their GPUs";
 }
 
 TEST_F(Doctor, FindsProcessorsThatDiffer) {
@@ -355,6 +366,9 @@ TEST_F(Doctor, FindsAPairOfHostsThatIsSlow) {
 
 TEST_F(Doctor, FindsFastNetworksThatAreDownOrUnused) {
   give_infiniband();
+  for (RankFacts& rank : run_.ranks)
+    rank.network.rdma.push_back({"mlx5_0", 2, "InfiniBand", "DOWN", 10});
+  EXPECT_EQ(names(), Names()) << "a second port without a cable";
   rank(2).network.rdma[0].state = rank(3).network.rdma[0].state = "DOWN";
   EXPECT_EQ(names(), Names({"network.rdma_port", "network.rdma_differs"}));
   give_infiniband();
@@ -367,6 +381,11 @@ TEST_F(Doctor, FindsFastNetworksThatAreDownOrUnused) {
   give_gpus();
   for (RankFacts& rank : run_.ranks) rank.start.nccl_ib_disabled = true;
   EXPECT_EQ(names(), Names({"network.nccl_rdma"}));
+}
+
+TEST_F(Doctor, FindsFewPorts) {
+  rank(0).network.last_port = rank(0).network.first_port + 50;
+  EXPECT_EQ(names(), Names({"network.ports"}));
 }
 
 TEST_F(Doctor, FindsPortsThatOnlyMpiReaches) {
@@ -412,6 +431,9 @@ TEST_F(Doctor, FindsGpusThatDoNotReachEachOther) {
   EXPECT_EQ(names(), Names({"gpus.slow_link"}));
   pair = {.from = 0, .to = 1, .gbytes = 10, .peer_access = false};
   EXPECT_EQ(names(), Names({"gpus.no_peer_access"}));
+  gpus().gpus[0].name = "NVIDIA GeForce RTX 4090";
+  EXPECT_FALSE(names().contains("gpus.no_peer_access")) << "these never can";
+  gpus().gpus[0].name = gpu(1).name;
   pair.peer_access = true;
   gpus().pairs.push_back({.from = 0, .to = 2, .gbytes = 24});
   gpus().pairs.push_back({.from = 1, .to = 2, .gbytes = 24});
