@@ -107,7 +107,7 @@ CommandSpec doctor_command() {
       &options->limit_s,
       "Seconds that measurements may take; a disk that does not answer is given up after them, "
       "GPUs after three times as many",
-      {.show_default = true, .allowed = Between{1, 3600}});
+      {.show_default = true, .allowed = Between{0.1, 3600}});
   add_output_options(command, options->common);
   command.footer =
       "Start it as the training will be started: alone, with mpirun, srun or torchrun, or with\n"

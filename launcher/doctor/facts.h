@@ -77,7 +77,7 @@ struct LimitFacts {
 
 // How this process was started, and what its environment says about networks.
 struct StartFacts {
-  std::string launcher = {};     // "mpirun", "srun", "torchrun", "without MPI", "alone"
+  std::string launcher = {};     // "mpirun", "srun", "torchrun", "no launcher"
   std::string library = {};      // Session::library()
   std::string mpi_network = {};  // "tcp", "fast", "" if unknown
   std::string why_apart = {};    // the error by which the ranks did not find each other

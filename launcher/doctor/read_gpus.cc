@@ -37,9 +37,9 @@ GpuFacts facts_of(const cuda::GpuDescription& gpu, const cuda::GpuCondition& con
 // none is begun.
 void time_copies(const cuda::Plugin& plugin,
                  const std::vector<cuda::GpuDescription>& gpus,
-                 double end_ms,
+                 double copies_s,
                  GpusFacts& facts) {
-  constexpr double kCopyS = 2;
+  const double end_ms = now_ms() + copies_s * 1000, copy_s = copies_s / 2;
   std::vector<std::string> bus_ids;
   for (const cuda::GpuDescription& gpu : gpus) bus_ids.push_back(gpu.pci_bus_id);
   const std::vector<cuda::GpuLink> links = plugin.find_links(bus_ids);
@@ -53,7 +53,7 @@ void time_copies(const cuda::Plugin& plugin,
       pair.should_gbytes = should_carry(links[at]);
       pair.peer_access = links[at].peer_access != 0;
       if (!failed && now_ms() < end_ms) {
-        const cuda::GpuCopy copy = plugin.time_copy(gpus[a].ordinal, gpus[b].ordinal, kCopyS);
+        const cuda::GpuCopy copy = plugin.time_copy(gpus[a].ordinal, gpus[b].ordinal, copy_s);
         pair.gbytes = copy.gbytes_per_s;
         pair.failure = copy.failure;
         failed = !copy.failure.empty();
@@ -76,7 +76,7 @@ GpusFacts examine(double copies_s) {
   facts.nccl = versions.nccl;
   for (const cuda::GpuDescription& gpu : found.probe.gpus)
     facts.gpus.push_back(facts_of(gpu, found.plugin->read_condition(gpu.pci_bus_id)));
-  time_copies(*found.plugin, found.probe.gpus, now_ms() + copies_s * 1000, facts);
+  time_copies(*found.plugin, found.probe.gpus, copies_s, facts);
   return facts;
 }
 

@@ -103,13 +103,13 @@ std::string variable(const char* name) {
   return text == nullptr ? "" : text;
 }
 
-std::string launcher_of(const launcher::Session& session) {
+std::string launcher_of() {
   if (!variable("OMPI_COMM_WORLD_SIZE").empty()) return "mpirun";
   if (!variable("SLURM_STEP_ID").empty() && !variable("SLURM_LOCALID").empty()) return "srun";
   if (!variable("PMI_SIZE").empty()) return "mpiexec";
   if (!variable("LOCKSTEP_LAUNCH_ID").empty()) return "launch";
   if (!variable("TORCHELASTIC_RUN_ID").empty()) return "torchrun";
-  return session.library().empty() ? "no launcher" : "RANK and WORLD_SIZE";
+  return variable("RANK").empty() ? "no launcher" : "RANK and WORLD_SIZE";
 }
 
 }  // namespace
@@ -174,7 +174,7 @@ LimitFacts read_limits(const fs::path& root) {
 
 StartFacts read_start(const launcher::Session& session, const std::string& why_apart) {
   StartFacts facts;
-  facts.launcher = launcher_of(session);
+  facts.launcher = launcher_of();
   facts.library = session.library();
   switch (session.mpi_network()) {
     case collectives::MpiNetwork::kPlainTcp: facts.mpi_network = "tcp"; break;

@@ -296,10 +296,12 @@ TEST_F(Doctor, FindsARunFolderThatCannotBeUsed) {
 TEST_F(Doctor, FindsRanksThatDoNotMeet) {
   run_.ranks.resize(1);
   run_.pairs.clear();
+  rank(0).cpus.allowed = {0};  // the others' CPUs are unknown
   rank(0).start.why_apart = "srun started 2 tasks that MPI does not see as one run";
   EXPECT_EQ(names(), Names({"start.apart"}));
   EXPECT_EQ(level_of("start.apart"), Level::kError);
   rank(0).start.why_apart.clear();
+  rank(0).cpus.allowed = {0, 1, 2, 3, 4, 5, 6, 7, 8};
   rank(0).start.slurm_tasks = 8;
   EXPECT_EQ(names(), Names({"start.one_of_allocation"}));
 }
