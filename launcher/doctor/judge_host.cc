@@ -47,8 +47,8 @@ void judge_binding(const HostRanks& host, Findings& findings) {
                      ? "Bind them to CPUs of their own, as with mpirun --bind-to none or srun "
                        "--cpus-per-task"
                      : "Start fewer ranks on this host");
-  // One hyperthread of each core is half of the CPUs, and fine. If the ranks have not met, the others
-  // are unknown.
+  // One hyperthread of each core is half of the CPUs, and fine. If the ranks have not met, the
+  // others are unknown.
   const bool met = host.first().start.why_apart.empty();
   if (met && cpus > 0 && 2 * cpus + (host.first().cpus.hyperthreads ? 1 : 0) <= all)
     findings.add(
