@@ -85,6 +85,7 @@ struct StartFacts {
   std::string mpi_networks = {},
               nccl_networks = {};  // OMPI_MCA_btl_tcp_if_include, NCCL_SOCKET_IFNAME
   bool nccl_ib_disabled = false;
+  std::string visible_gpus = {};  // CUDA_VISIBLE_DEVICES
 
   template <typename Self, typename Visit>
   static void for_fields(Self& self, Visit visit) {
@@ -96,6 +97,7 @@ struct StartFacts {
     visit("mpi_networks", self.mpi_networks);
     visit("nccl_networks", self.nccl_networks);
     visit("nccl_ib_disabled", self.nccl_ib_disabled);
+    visit("visible_gpus", self.visible_gpus);
   }
 };
 

@@ -147,7 +147,12 @@ void judge_host(const HostRanks& host, Findings& findings) {
   }
   for (size_t number = 0; number < gpus.gpus.size(); ++number)
     judge_condition(host, number, findings);
-  if (gpus.gpus.size() < host.ranks.size() && host.ranks.size() > 1)
+  // Slurm and scripts may show each rank another GPU: then the first rank does not see them all.
+  const bool same_for_all = host.first().start.launcher != "srun" &&
+                            std::ranges::all_of(host.ranks, [&](const RankFacts* rank) {
+                              return rank->start.visible_gpus == host.first().start.visible_gpus;
+                            });
+  if (same_for_all && gpus.gpus.size() < host.ranks.size() && host.ranks.size() > 1)
     findings.add(
         kWarning,
         host.name,

@@ -374,7 +374,7 @@ void judge_host_pairs(const RunFacts& run, Findings& findings) {
           "",
           "pairs.slow",
           fmt::format("{}, of about {} that the link should carry", text, gbit_text(link.gbit)),
-          fmt::format("Exchanges take {:.1f} times as long", link.gbit / pair.gbit),
+          fmt::format("Exchanges take {:.3g} times as long", link.gbit / pair.gbit),
           "Check other traffic, limits of the instance or container, the switch, and "
           "with ethtool the negotiated speed");
     else if (pair.gbit < kOfOthers * usual)

@@ -187,6 +187,7 @@ StartFacts read_start(const launcher::Session& session, const std::string& why_a
   facts.mpi_networks = variable("OMPI_MCA_btl_tcp_if_include");
   facts.nccl_networks = variable("NCCL_SOCKET_IFNAME");
   facts.nccl_ib_disabled = variable("NCCL_IB_DISABLE") == "1";
+  facts.visible_gpus = variable("CUDA_VISIBLE_DEVICES");
   return facts;
 }
 

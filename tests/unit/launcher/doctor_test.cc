@@ -456,6 +456,8 @@ TEST_F(Doctor, FindsGpusThatCannotBeUsedOrAreTooFew) {
   gpus().gpus.pop_back();
   gpus().pairs.clear();
   EXPECT_EQ(names(), Names({"gpus.few", "gpus.differ"}));
+  rank(1).start.visible_gpus = "1";
+  EXPECT_EQ(names(), Names({"gpus.differ"})) << "each rank may see another one";
   for (RankFacts& rank : run_.ranks)
     rank.gpus = {.why_none = "the driver did not answer within 7 s", .expected = true};
   EXPECT_EQ(names(), Names({"gpus.unusable"}));
