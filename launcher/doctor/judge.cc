@@ -41,16 +41,17 @@ std::vector<double> cpu_shares(const HostRanks& host) {
 
 std::string differences(const std::vector<HostRanks>& hosts,
                         const std::function<std::string(const HostRanks&)>& text_of) {
-  constexpr size_t kNamed = 3;
   std::map<std::string, std::vector<std::string>> by_text;
   for (const HostRanks& host : hosts) by_text[text_of(host)].push_back(host.name);
   std::string all;
-  for (const auto& [text, names] : by_text) {
-    const std::string list =
-        named_first(names.size(), kNamed, [&names = names](size_t i) { return names[i]; });
-    append_item(all, fmt::format("{} on {}", text.empty() ? "none" : text, list), "; ");
-  }
+  for (const auto& [text, names] : by_text)
+    append_item(all, fmt::format("{} on {}", text.empty() ? "none" : text, first_of(names)), "; ");
   return by_text.size() < 2 ? "" : all;
+}
+
+std::string first_of(const std::vector<std::string>& items) {
+  constexpr size_t kNamed = 3;
+  return named_first(items.size(), kNamed, [&](size_t i) { return items[i]; });
 }
 
 std::string bytes_text(int64_t bytes) {

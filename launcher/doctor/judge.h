@@ -43,6 +43,9 @@ std::vector<double> cpu_shares(const HostRanks& host);
 std::string differences(const std::vector<HostRanks>& hosts,
                         const std::function<std::string(const HostRanks&)>& text_of);
 
+// "a, b, c and 4 more".
+std::string first_of(const std::vector<std::string>& items);
+
 // "3.2 GiB".
 std::string bytes_text(int64_t bytes);
 

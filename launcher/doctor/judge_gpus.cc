@@ -72,9 +72,10 @@ void judge_pairs(const HostRanks& host, Findings& findings) {
   constexpr double kOfLink = 0.4, kOfOthers = 0.5;
   const std::vector<GpuPair>& pairs = host.first().gpus.pairs;
   const double usual = median_rate(pairs);
+  std::vector<std::string> slow, slower;
   int apart = 0, timed = 0;
   for (const GpuPair& pair : pairs) {
-    const std::string text = fmt::format("GPUs {} and {}", pair.from, pair.to);
+    const std::string text = fmt::format("{} and {}", pair.from, pair.to);
     // Cards for games never can.
     const std::string& model = host.first().gpus.gpus[static_cast<size_t>(pair.from)].name;
     apart += pair.peer_access || model.find("GeForce") != std::string::npos ? 0 : 1;
@@ -83,30 +84,33 @@ void judge_pairs(const HostRanks& host, Findings& findings) {
       findings.add(kError,
                    host.name,
                    "gpus.copy",
-                   fmt::format("{}: {}", text, pair.failure),
+                   fmt::format("GPUs {}: {}", text, pair.failure),
                    "NCCL hangs, or exchanges wrong numbers",
                    "Switch off the IOMMU and PCIe ACS in the BIOS or with the kernel's "
                    "iommu=pt; until then NCCL_P2P_DISABLE=1");
-    else if (pair.should_gbytes > 0 && pair.gbytes > 0 &&
-             pair.gbytes < kOfLink * pair.should_gbytes)
-      findings.add(kWarning,
-                   host.name,
-                   "gpus.slow_link",
-                   fmt::format("{} copy {:.3g} GB/s, of {:.4g} that their NVLinks carry",
-                               text,
-                               pair.gbytes,
-                               pair.should_gbytes),
-                   "Exchanges of gradients take longer",
-                   "nvidia-smi nvlink --status shows links that are down; on hosts with NVSwitch "
-                   "the fabric manager must run");
+    else if (pair.gbytes > 0 && pair.gbytes < kOfLink * pair.should_gbytes)
+      slow.push_back(
+          fmt::format("{} {:.3g} of {:.4g} GB/s", text, pair.gbytes, pair.should_gbytes));
     else if (pair.gbytes > 0 && pair.should_gbytes == 0 && pair.gbytes < kOfOthers * usual)
-      findings.add(kWarning,
-                   host.name,
-                   "gpus.slower_than_others",
-                   fmt::format("{} copy {:.3g} GB/s, others {:.3g}", text, pair.gbytes, usual),
-                   "All GPUs wait for this pair",
-                   "Check the slots' PCIe generation and width with nvidia-smi -q -d PCIE");
+      slower.push_back(fmt::format("{} {:.3g} GB/s", text, pair.gbytes));
   }
+  if (!slow.empty())
+    findings.add(kWarning,
+                 host.name,
+                 "gpus.slow_link",
+                 "GPUs copy less than their NVLinks carry: " + first_of(slow),
+                 "Exchanges of gradients take longer",
+                 "nvidia-smi nvlink --status shows links that are down; on hosts with NVSwitch the "
+                 "fabric manager must run");
+  if (!slower.empty())
+    findings.add(
+        kWarning,
+        host.name,
+        "gpus.slower_than_others",
+        fmt::format(
+            "GPUs copy less than others, which reach {:.3g} GB/s: {}", usual, first_of(slower)),
+        "All GPUs wait for them",
+        "Check the slots' PCIe generation and width with nvidia-smi -q -d PCIE");
   if (apart > 0)
     findings.add(
         kWarning,
@@ -118,7 +122,7 @@ void judge_pairs(const HostRanks& host, Findings& findings) {
   if (timed > 0)
     findings.ok(host.name,
                 "gpus.copies",
-                fmt::format("{} of {} pairs copy, {:.3g} GB/s", timed, pairs.size(), usual));
+                fmt::format("copies of {}: {:.3g} GB/s", counted(timed, "pair"), usual));
 }
 
 void judge_host(const HostRanks& host, Findings& findings) {

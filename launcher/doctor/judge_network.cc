@@ -364,37 +364,46 @@ void judge_host_pairs(const RunFacts& run, Findings& findings) {
     times.push_back(pair.round_trip_ms);
   }
   const double usual = median_of(rates);
-  for (const HostPair& pair : run.pairs) {
+  std::vector<HostPair> pairs = run.pairs;
+  std::ranges::sort(pairs, {}, &HostPair::gbit);
+  std::vector<std::string> slow, slower, late;
+  double times_as_long = 1;
+  for (const HostPair& pair : pairs) {
     const LinkSpeed link = should_reach(host_named(pair.a), host_named(pair.b), run);
-    const std::string text =
-        fmt::format("{} and {} exchange {} each way", pair.a, pair.b, gbit_text(pair.gbit));
-    if (pair.gbit < link.enough * link.gbit)
-      findings.add(
-          kWarning,
-          "",
-          "pairs.slow",
-          fmt::format("{}, of about {} that the link should carry", text, gbit_text(link.gbit)),
-          fmt::format("Exchanges take {:.3g} times as long", link.gbit / pair.gbit),
-          "Check other traffic, limits of the instance or container, the switch, and "
-          "with ethtool the negotiated speed");
-    else if (pair.gbit < kOfOthers * usual)
-      findings.add(kWarning,
-                   "",
-                   "pairs.slower_than_others",
-                   fmt::format("{}, others {}", text, gbit_text(usual)),
-                   "All hosts wait for this pair",
-                   "Leave out the host that all slow pairs have in common, and check its link");
+    const std::string text = fmt::format("{} and {} {}", pair.a, pair.b, gbit_text(pair.gbit));
+    if (pair.gbit < link.enough * link.gbit) {
+      slow.push_back(fmt::format("{} of about {}", text, gbit_text(link.gbit)));
+      times_as_long = std::max(times_as_long, link.gbit / pair.gbit);
+    } else if (pair.gbit < kOfOthers * usual) {
+      slower.push_back(text);
+    }
     if (pair.round_trip_ms > kSlowMs)
-      findings.add(kWarning,
-                   "",
-                   "pairs.late",
-                   fmt::format("a message from {} to {} and back takes {:.1f} ms",
-                               pair.a,
-                               pair.b,
-                               pair.round_trip_ms),
-                   "Every exchange waits for several such messages",
-                   "Use hosts in one place, with a cable");
+      late.push_back(fmt::format("{} and {} {:.1f} ms", pair.a, pair.b, pair.round_trip_ms));
   }
+  if (!slow.empty())
+    findings.add(kWarning,
+                 "",
+                 "pairs.slow",
+                 "pairs of hosts exchange less than their link should carry: " + first_of(slow),
+                 fmt::format("Exchanges take up to {:.3g} times as long", times_as_long),
+                 "Check other traffic, limits of the instance or container, the switch, and with "
+                 "ethtool the negotiated speed");
+  if (!slower.empty())
+    findings.add(kWarning,
+                 "",
+                 "pairs.slower_than_others",
+                 fmt::format("pairs of hosts exchange less than others, which reach {}: {}",
+                             gbit_text(usual),
+                             first_of(slower)),
+                 "All hosts wait for them",
+                 "Leave out the host that all slow pairs have in common, and check its link");
+  if (!late.empty())
+    findings.add(kWarning,
+                 "",
+                 "pairs.late",
+                 "a message and its answer take long: " + first_of(late),
+                 "Every exchange waits for several such messages",
+                 "Use hosts in one place, with a cable");
   findings.ok("",
               "pairs.all",
               fmt::format("{} of hosts over {}: {} to {} each way, round trip {:.2g} ms",

@@ -361,6 +361,7 @@ TEST_F(Doctor, FindsAPairOfHostsThatIsSlow) {
   run_.pairs.push_back({"node1", "node2", 9.4, 0.05});
   run_.pairs.push_back({"node1", "node2", 9.4, 0.05});
   EXPECT_EQ(names(), Names({"pairs.slower_than_others"}));
+  EXPECT_EQ(judge(run_).count(Level::kWarning), 1);
   run_.pairs[0].gbit = 9.4;
   run_.pairs[0].round_trip_ms = 20;
   EXPECT_EQ(names(), Names({"pairs.late"}));
