@@ -35,8 +35,11 @@ struct Shared {
   std::deque<exec::DeviceState> readings;  // the last ones
   exec::DeviceState first;                 // what counters began with
   double read_ms = now_ms();               // when the last reading was complete
+  double power_j = 0;                      // power over the time since the first reading
   int64_t fault = 0;
+  std::string why_not;  // no NVML, or it does not know the GPU
   bool stopping = false, ended = false, warned = false;
+  bool wanted = false;  // a reading before the next one is due
 };
 
 // The mean of the known values; unknown if there are none.
@@ -84,7 +87,9 @@ exec::DeviceState summarise(const Shared& shared) {
   state.temperature_c = largest(readings, &exec::DeviceState::temperature_c);
   state.limits = usual_limits(readings);
   const exec::DeviceState& first = shared.first;
-  state.energy_j = since(first.energy_j, state.energy_j);
+  state.energy_from_power = first.energy_j < 0 && first.power_w >= 0 ? 1 : 0;
+  state.energy_j =
+      state.energy_from_power != 0 ? shared.power_j : since(first.energy_j, state.energy_j);
   state.corrected_errors = since(first.corrected_errors, state.corrected_errors);
   state.uncorrected_errors = since(first.uncorrected_errors, state.uncorrected_errors);
   state.fault = shared.fault;
@@ -115,15 +120,17 @@ class Watch {
     }
     const std::lock_guard lock(shared_->mutex);
     shared_->ended = true;
+    shared_->why_not = why_not;
     shared_->changed.notify_all();
   }
 
  private:
-  // Until the next reading is due; returns whether the monitor ends.
+  // Until the next reading is due or wanted; returns whether the monitor ends.
   bool sleep() {
     std::unique_lock lock(shared_->mutex);
-    return shared_->changed.wait_for(
-        lock, milliseconds(kPeriodMs), [&] { return shared_->stopping; });
+    shared_->changed.wait_for(
+        lock, milliseconds(kPeriodMs), [&] { return shared_->stopping || shared_->wanted; });
+    return shared_->stopping;
   }
 
   void note_faults(const std::vector<int64_t>& faults) {
@@ -139,10 +146,11 @@ class Watch {
       const std::lock_guard lock(shared_->mutex);
       if (shared_->stopping) return;
       if (shared_->readings.empty()) shared_->first = reading;
+      add_energy(reading);
       shared_->readings.push_back(reading);
       if (shared_->readings.size() > kReadings) shared_->readings.pop_front();
       shared_->read_ms = now_ms();
-      shared_->warned = false;
+      shared_->warned = shared_->wanted = false;
       state = summarise(*shared_);
       shared_->changed.notify_all();
     }
@@ -152,6 +160,14 @@ class Watch {
                gpu_,
                state.uncorrected_errors - uncorrected_errors_);
     uncorrected_errors_ = std::max(uncorrected_errors_, state.uncorrected_errors);
+  }
+
+  // Of the time since the reading before.
+  void add_energy(const exec::DeviceState& reading) {
+    if (shared_->readings.empty()) return;
+    const double before_w = shared_->readings.back().power_w;
+    if (before_w < 0 || reading.power_w < 0) return;
+    shared_->power_j += (before_w + reading.power_w) / 2 * (now_ms() - shared_->read_ms) / 1000;
   }
 
   void warn_of_slowdown(const exec::DeviceState& state) {
@@ -194,9 +210,10 @@ class GpuMonitor final : public exec::DeviceMonitor {
 
   exec::DeviceState state(double wait_s) override {
     std::unique_lock lock(shared_->mutex);
-    const bool known = shared_->changed.wait_for(lock, milliseconds(1000 * wait_s), [&] {
-      return !shared_->readings.empty() || shared_->ended;
+    shared_->changed.wait_for(lock, milliseconds(1000 * wait_s), [&] {
+      return (!shared_->readings.empty() && !shared_->wanted) || shared_->ended;
     });
+    const bool known = !shared_->readings.empty();
     exec::DeviceState unknown;
     if (shared_->ended) return unknown;
     unknown.has_monitor = 1;
@@ -207,6 +224,18 @@ class GpuMonitor final : public exec::DeviceMonitor {
                gpu_,
                silent_ms / 1000);
     return unknown;
+  }
+
+  void refresh() override {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->wanted = true;
+    shared_->changed.notify_all();
+  }
+  std::string why_no_energy() const override {
+    const std::lock_guard lock(shared_->mutex);
+    if (!shared_->why_not.empty()) return shared_->why_not;
+    return shared_->readings.empty() ? "NVIDIA's driver does not answer"
+                                     : "NVML reports neither its energy nor its power";
   }
 
   std::string description() const override { return description_; }

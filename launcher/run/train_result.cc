@@ -71,6 +71,7 @@ Json to_json(const train::TrainResult& result,
   if (result.best_metric) json["best_step"] = result.best_step;
   json["weights_hash"] = to_hex(result.weights_hash);
   json["train_seconds"] = result.train_seconds;
+  train::add_energy(json, result.energy);
   for (const train::RankTimes& times : result.rank_times) {
     Json of_rank = to_json(times);
     const auto rank = static_cast<size_t>(times.rank);
@@ -105,7 +106,7 @@ std::string summary(const train::TrainResult& result, const train::RunContext& c
     text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
             train::words_for(*result.evaluation, context.model);
   }
-  return text;
+  return text + train::words_for(result.energy);
 }
 
 void print_summary(const train::TrainResult& result,
@@ -153,7 +154,8 @@ void write_end(const train::TrainResult& result,
                           to_hex(result.weights_hash),
                           signalled,
                           result.skipped_steps,
-                          bad_records.value_or(0)});
+                          bad_records.value_or(0),
+                          result.energy});
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "launcher/ranks/devices.h"
 #include "runtime/base/text.h"
@@ -99,6 +100,11 @@ std::vector<Fact> facts_of_runs(const RunSetup& setup,
     if (environment.contains(key)) facts.push_back({key, title, environment[key]});
   if (!largest.transport.empty())
     facts.push_back({"transport", "between ranks", largest.transport});
+  for (const auto& [key, title, text] :
+       {std::tuple("energy_sources", "energy of", largest.energy_sources),
+        std::tuple(
+            "energy_not_readable", "energy that is not readable", largest.energy_not_readable)})
+    if (!text.empty()) facts.push_back({key, title, text});
   return facts;
 }
 

@@ -118,6 +118,9 @@ void read_result(const Json& result, MeasuredRun& run) {
                   exchange.at("largest_bucket_bytes").get<int64_t>(),
                   exchange.at("shares_memory").get<bool>(),
                   exchange.value("network_bytes_per_step_per_node", int64_t{0})};
+  run.joules_per_step = result.value("joules_per_step", -1.0);
+  run.energy_sources = result.value("energy_sources", std::string());
+  run.energy_not_readable = result.value("energy_not_readable", std::string());
   for (const Json& rank : result.at("ranks")) {
     train::RankTimes& times = run.ranks.emplace_back();
     times.rank = rank.at("rank").get<int>();

@@ -35,6 +35,15 @@ std::optional<Straggler> find_straggler(const MeasuredRun& run) {
   return found;
 }
 
+// The median of the known values; negative if there are none.
+double median_energy(const std::vector<const MeasuredRun*>& runs) {
+  std::vector<double> known;
+  for (const MeasuredRun* run : runs)
+    if (run->joules_per_step >= 0) known.push_back(run->joules_per_step);
+  std::ranges::sort(known);
+  return known.empty() ? -1 : (known[(known.size() - 1) / 2] + known[known.size() / 2]) / 2;
+}
+
 // Combines the repeats of one world size into a row. The fields that depend on other sizes are not
 // set.
 ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
@@ -61,6 +70,7 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   for (size_t i = 0; i < kParts; ++i) row.parts[i] = (lower[i] + upper[i]) / 2;
   row.step_ms = sum(row.parts);
   row.samples_per_s = static_cast<double>(row.world.global_batch) / row.step_ms * 1000;
+  row.joules_per_step = median_energy(runs);
   row.straggler = find_straggler(*runs[high]);
   return row;
 }

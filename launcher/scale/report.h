@@ -67,6 +67,7 @@ struct ScaleRow {
   double step_ms = 0, samples_per_s = 0;
   double fastest_ms = 0, slowest_ms = 0;  // over the repeats
   Parts parts{};
+  double joules_per_step = -1;  // median over the repeats that know it; negative: none does
   double ideal_samples_per_s = 0, efficiency = 0, ideal_step_ms = 0, lost_ms = 0;
   Parts lost{};
   std::optional<Straggler> straggler;  // if waits for slower ranks exceed 2% of a step

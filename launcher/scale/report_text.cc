@@ -16,6 +16,10 @@ Json to_json(const Parts& parts) {
   return json;
 }
 
+double joules_per_sample(const ScaleRow& row) {
+  return row.joules_per_step / static_cast<double>(row.world.global_batch);
+}
+
 Json to_json(const ScaleRow& row) {
   Json json;
   json["mode"] = name_of(row.world.mode);
@@ -38,6 +42,10 @@ Json to_json(const ScaleRow& row) {
   json["step_ms_fastest"] = row.fastest_ms;
   json["step_ms_slowest"] = row.slowest_ms;
   json["step_parts_ms"] = to_json(row.parts);
+  if (row.joules_per_step >= 0) {
+    json["joules_per_step"] = row.joules_per_step;
+    json["joules_per_sample"] = joules_per_sample(row);
+  }
   json["ideal_step_ms"] = row.ideal_step_ms;
   json["lost_ms"] = row.lost_ms;
   json["lost_parts_ms"] = to_json(row.lost);
@@ -60,6 +68,7 @@ Json to_json(const MeasuredRun& run) {
   json["ranks"] = run.world.ranks;
   json["repeat"] = run.repeat;
   json["weights_hash"] = run.weights_hash;
+  if (run.joules_per_step >= 0) json["joules_per_step"] = run.joules_per_step;
   json["command"] = run.command;
   for (const train::RankTimes& times : run.ranks) {
     Json rank =
@@ -86,6 +95,8 @@ constexpr const char* kLegend =
     "- **launch and host gaps**: the rest of a step, between these parts.\n"
     "- **slower compute (contention)**: time of forward and backward pass beyond the ideal, as "
     "ranks share memory, caches and clock.\n"
+    "- **J a step**: energy of whole packages and GPUs over the whole run, by its steps, including "
+    "other programs; **W**: the same by the step's time.\n"
     "- **(gain)**: less than in the ideal step; it makes up for losses elsewhere.\n";
 
 std::string shell_line(const std::vector<std::string>& command) {
@@ -138,6 +149,20 @@ std::string rates_table(const std::vector<ScaleRow>& rows) {
   return text;
 }
 
+// Empty if no size's energy is known.
+std::string energy_table(const std::vector<ScaleRow>& rows) {
+  std::string text;
+  for (const ScaleRow& row : rows)
+    if (row.joules_per_step >= 0)
+      text += fmt::format("| {} | {:.4g} | {:.4g} | {:.4g} |\n",
+                          row.world.ranks,
+                          row.joules_per_step,
+                          joules_per_sample(row),
+                          row.joules_per_step / row.step_ms * 1000);
+  if (text.empty()) return "";
+  return "\n| ranks | J a step | J a sample | W |\n| ---: | ---: | ---: | ---: |\n" + text;
+}
+
 std::string losses_table(const std::vector<ScaleRow>& rows) {
   std::string text = "| ranks | step ms | ideal | lost |", line = "| ---: | ---: | ---: | ---: |";
   for (const Part part : kAllParts) {
@@ -169,6 +194,7 @@ std::string mode_text(const ModeReport& mode) {
         "\nWhere the time beyond the ideal step goes, ms a step (share of all losses; gains make "
         "up for some):\n\n" +
         losses_table(mode.rows);
+  text += energy_table(mode.rows);
   text += "\n";
   for (const ScaleRow& row : mode.rows)
     text += fmt::format("- {}: {}.\n", counted(row.world.ranks, "rank"), row.diagnosis);
@@ -218,7 +244,7 @@ std::string to_csv(const Report& report) {
       "mode,ranks,global_batch,lanes,repeats,oversubscribed,samples_per_s,ideal_samples_per_s,"
       "efficiency,step_ms,step_ms_fastest,step_ms_slowest,ideal_step_ms,lost_ms";
   for (const Part part : kAllParts) text += fmt::format(",lost_{}_ms", key_of(part));
-  text += ",report\n";
+  text += ",report,joules_per_step\n";
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
       text += fmt::format("{},{},{},{},{},{}",
@@ -238,7 +264,8 @@ std::string to_csv(const Report& report) {
                                   row.lost_ms})
         text += fmt::format(",{}", figure);
       for (const double part : row.lost) text += fmt::format(",{}", part);
-      text += report.incomplete.empty() ? ",complete\n" : ",incomplete\n";
+      text += report.incomplete.empty() ? ",complete," : ",incomplete,";
+      text += (row.joules_per_step >= 0 ? fmt::format("{}", row.joules_per_step) : "") + "\n";
     }
   return text;
 }

@@ -24,6 +24,7 @@ struct DeviceState {
   uint64_t limits = 0;      // bits of what kept its clock low most of the time
   int64_t fault = 0;        // number of the latest fault that its driver has reported; 0: none
   int64_t has_monitor = 0;  // 0: nothing can be read, now or later
+  int64_t energy_from_power = 0;  // 1: it has no counter of energy, so power was added up over time
 };
 
 // Reads a device's state on a thread of its own, so that a driver that hangs holds nothing up.
@@ -33,6 +34,10 @@ class DeviceMonitor {
   // The latest state. Waits for the first one, for up to `wait_s` seconds. If the device has not
   // answered for some seconds, all values are unknown.
   virtual DeviceState state(double wait_s) = 0;
+  // Asks for a new reading, for which the next call of state() waits.
+  virtual void refresh() {}
+  // Why state() has no energy.
+  virtual std::string why_no_energy() const { return "it reports none"; }
   // Device::description().
   virtual std::string description() const = 0;
   // DeviceState::limits in words, "power cap, thermal slowdown (hardware)"; empty for 0.

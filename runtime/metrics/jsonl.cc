@@ -155,6 +155,7 @@ void JsonlWriter::append(const StepRecord& record) {
   if (!is_written(record)) {
     ++left_out_steps_;
     left_out_ms_ += record.step_ms;
+    if (record.energy) left_out_joules_ += record.energy->joules;
     return;
   }
   LineFormatter line(file_.reserve());
@@ -191,6 +192,11 @@ void JsonlWriter::append(const StepRecord& record) {
         line.integer(count.name, (*record.devices).*count.value);
     if (!record.devices->limits.empty()) line.text("gpu_limits", record.devices->limits);
   }
+  if (record.energy) {
+    line.rounded("energy_joules", record.energy->joules + std::exchange(left_out_joules_, 0));
+    line.rounded("joules_per_step", record.energy->joules_per_step);
+    line.rounded("energy_total_joules", record.energy->total_joules);
+  }
   if (record.state_digest) line.hash("state_digest", *record.state_digest);
   if (record.weights_hash) line.hash("weights_hash", *record.weights_hash);
   if (record.eval_loss) line.exact("eval_loss", *record.eval_loss);
@@ -206,6 +212,19 @@ void JsonlWriter::append(const StepRecord& record) {
     line.rounded("left_out_ms", std::exchange(left_out_ms_, 0));
   }
   file_.commit(line.finish());
+}
+
+double energy_total_in(const std::filesystem::path& path) {
+  constexpr std::string_view kKey = "\"energy_total_joules\": ";
+  if (!is_there(path)) return 0;
+  const MappedFile file(path);
+  const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
+                              file.bytes().size());
+  const size_t at = text.rfind(kKey);
+  double joules = 0;
+  if (at != std::string_view::npos)
+    std::from_chars(text.data() + at + kKey.size(), text.data() + text.size(), joules);
+  return joules;
 }
 
 }  // namespace lockstep::metrics

@@ -17,7 +17,8 @@ namespace lockstep::metrics {
 // Every step has a line up to step 1,000,000, then every 10th up to 10 million, every 100th up to
 // 100 million, and so on. Steps with an evaluation, a hash (and so a checkpoint, or the last step)
 // or a number that is not finite always have a line. The next line after skipped steps has their
-// number and the sum of their step_ms: left_out_steps, left_out_ms.
+// number and the sum of their step_ms: left_out_steps, left_out_ms. Their energy is added to that
+// of the next line that has some.
 class JsonlWriter {
  public:
   // Opens `path` to continue after step `resume_step`: lines of later steps, and an incomplete last
@@ -36,6 +37,10 @@ class JsonlWriter {
   BufferedFile file_;
   int64_t left_out_steps_ = 0;  // since the last line
   double left_out_ms_ = 0;
+  double left_out_joules_ = 0;
 };
+
+// The newest energy_total_joules in a metrics.jsonl; 0 if there is none. Throws IoError.
+double energy_total_in(const std::filesystem::path& path);
 
 }  // namespace lockstep::metrics

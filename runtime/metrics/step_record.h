@@ -61,6 +61,13 @@ inline constexpr DeviceCount kDeviceCounts[] = {
     {"gpu_xid", &DeviceRecord::xid},
     {"gpu_xid_rank", &DeviceRecord::xid_rank}};
 
+// The energy of the hosts' CPUs and the ranks' GPUs, as far as it can be read. `joules` and
+// `joules_per_step` are of the steps since the last record of energy, with what came between them.
+struct EnergyRecord {
+  double joules = 0, joules_per_step = 0;
+  double total_joules = 0;  // since the beginning of the run
+};
+
 struct StepRecord {
   int64_t step = 0;     // completed steps, from 1
   double epoch = 0;     // epochs consumed, with fraction
@@ -82,6 +89,7 @@ struct StepRecord {
   int64_t failed_checkpoints = 0;       // of this process, so far; 0: left out
   std::optional<SlowestRank> slowest;   // left out if ranks hardly differ
   std::optional<DeviceRecord> devices;  // of ranks on GPUs, about once a second
+  std::optional<EnergyRecord> energy;   // about once a second, if it can be read
   std::optional<uint64_t> state_digest;  // of weights and moments before the step
   std::optional<uint64_t> weights_hash;  // after the step
   std::optional<double> eval_loss;

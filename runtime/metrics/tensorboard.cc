@@ -134,6 +134,10 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
         scalar("gpu/" + std::string(count.name).substr(4),
                static_cast<double>((*record.devices).*count.value));
   }
+  if (training && record.energy) {
+    scalar("energy/joules_per_step", record.energy->joules_per_step);
+    scalar("energy/total_joules", record.energy->total_joules);
+  }
   if (record.eval_loss) scalar("eval/loss", *record.eval_loss);
   if (record.eval_accuracy) scalar("eval/accuracy", *record.eval_accuracy);
   if (record.eval_top5_accuracy) scalar("eval/top5_accuracy", *record.eval_top5_accuracy);

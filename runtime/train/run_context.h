@@ -37,6 +37,7 @@ struct RunContext {
   config::ModelTraits model = {};
   RunFolder* folder = nullptr;             // on rank 0, if the run writes one
   exec::DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
+  std::filesystem::path powercap = "/sys/class/powercap";  // other than that only in tests
   // Device::bits(), if a checkpoint's are to be compared with them, and Device::choice_of_bits().
   std::optional<std::string> bits = {};
   std::string choice_of_bits = {};

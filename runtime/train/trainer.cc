@@ -73,9 +73,12 @@ bool Trainer::resume_from(const std::string& resume) {
 TrainResult Trainer::run(int64_t max_steps) {
   const FlightScope training(FlightPhase::kTraining);
   last_ = policy_.last_step(max_steps);
+  double earlier_joules = 0;
   collectives::run_on_root(context_.communicator, [&] {
     for (const std::string& warning : context_.data.summary.warnings) log_warn("{}", warning);
     reporter_ = std::make_unique<Reporter>(context_, progression_.step, last_);
+    if (progression_.step > 0)
+      earlier_joules = metrics::energy_total_in(context_.run_dir / "metrics.jsonl");
     saving_.start_clock(checkpoint::run_clock_options(
         context_.config, static_cast<double>(content_.bytes()), [](const char* name) {
           return std::getenv(name);
@@ -85,6 +88,8 @@ TrainResult Trainer::run(int64_t max_steps) {
                                            context_.monitor,
                                            static_cast<double>(context_.plan.memory.device_bytes()),
                                            hosts_);
+  energy_ = std::make_unique<EnergyWatch>(
+      context_.communicator, context_.monitor, hosts_, context_.powercap, earlier_joules);
   RunTimes times(last_ - progression_.step);
   try {
     train(times);
@@ -99,6 +104,7 @@ TrainResult Trainer::run(int64_t max_steps) {
   if (result_.weights_hash == 0) result_.weights_hash = weights_hash();  // no step was left to do
   result_.rank_times = times.gather(context_.communicator, hosts_);
   result_.devices = devices_->reports();
+  result_.energy = energy_->report();
   result_.best_metric = progression_.best_metric;
   result_.best_step = progression_.best_step;
   result_.skipped_steps = progression_.loss_scale.skipped;
@@ -128,13 +134,16 @@ bool Trainer::advance(RunTimes& times) {
   result_.train_seconds += record.step_ms / 1000;
   result_.loss = record.loss;
   times.add(record);
+  energy_->count_step();
   first_steps_.watch(context_, record);
   const RunPolicy::Next next = follow_up(record, record.step == last_);
   if (record.eval_loss || record.weights_hash) clock.ranks_met();
   // Reporting a step counts in the time of the next one; evaluation and checkpoints do not.
   clock.start_step();
-  if ((all_flags_ & TrainingStep::kDeviceStatesDue) != 0)
-    record.devices = devices_->gather(record.step == last_);
+  if (next.end || (all_flags_ & TrainingStep::kDeviceStatesDue) != 0)
+    record.devices = devices_->gather(next.end);
+  if (next.end || (all_flags_ & TrainingStep::kEnergyDue) != 0)
+    record.energy = energy_->gather(next.end);
   if (reporter_) reporter_->report(record, next.save == checkpoint::SaveTo::kRunFolder);
   if (next.save) {
     const double save_start = now_ms();
@@ -253,9 +262,10 @@ int64_t Trainer::flags() {
   raise(TrainingStep::kSaving, saving_.part_under_way());
   raise(TrainingStep::kStop, stop_requested() || saving_.must_stop());
   raise(TrainingStep::kSaveDue, saving_.due());
-  const int64_t step = progression_.step + 1;
+  const int64_t step = progression_.step + 1, log_every = context_.config.train.log_every;
   raise(TrainingStep::kDeviceStatesDue,
-        devices_ && devices_->is_due(step, context_.config.train.log_every, step == last_));
+        devices_ && devices_->is_due(step, log_every, step == last_));
+  raise(TrainingStep::kEnergyDue, energy_ && energy_->is_due(step, log_every, step == last_));
   return flags;
 }
 

@@ -10,6 +10,7 @@
 
 #include "runtime/checkpoint/run/saving.h"
 #include "runtime/train/device_watch.h"
+#include "runtime/train/energy_watch.h"
 #include "runtime/train/evaluation/evaluator.h"
 #include "runtime/train/folder/reporter.h"
 #include "runtime/train/folder/run_times.h"
@@ -31,6 +32,7 @@ struct TrainResult {
   double train_seconds = 0;           // of the steps alone
   std::vector<RankTimes> rank_times;  // by rank
   std::vector<DeviceReport> devices;  // by rank, on rank 0; empty if nothing is known of them
+  EnergyReport energy;                // on rank 0
   bool preempted = false;             // stopped by a signal, checkpoint written
   bool early_stopped = false;
   int64_t failed_checkpoints = 0;
@@ -90,6 +92,7 @@ class Trainer {
   std::unique_ptr<Reporter> reporter_;        // only on rank 0
   std::unique_ptr<RunTimeline> timeline_;     // may be null
   std::unique_ptr<DeviceWatch> devices_;      // null outside run()
+  std::unique_ptr<EnergyWatch> energy_;       // null outside run()
   std::vector<std::string> hosts_;            // by rank
   std::vector<std::string> allowed_changes_;  // since a checkpoint was written
   Progression progression_;

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains on the stand-in for GPUs with a stand-in for NVML (tests/fibers/nvml_on_host.cc). Catches: a
 throttled rank, an ECC error or an Xid that nobody learns of, warnings at every step, metrics that
-lack or invent values, a driver that hangs and holds a run up, and links that are described wrongly.
+lack or invent values, energy that is lost or counts twice, a driver that hangs and holds a run up,
+and links that are described wrongly.
 
 host_gpu_state_test.py PROGRAM: build/.../tests/host_gpu/bin/lockstep, which finds the stand-in
 beside it, and NVML in nvml/ and old_nvml/.
@@ -55,7 +56,7 @@ def alone(states):
     plain, without, text = states.run(nvml=None)
     check(not gpu_fields(without) and "MHz" not in text, "without NVML: no field, no line", text)
     debug = states.run(nvml=None, arguments=["--log-level", "debug"])[2]
-    check(debug.count("libnvidia-ml.so.1 is not found") == 1, "... but for one debug line", debug)
+    check(debug.count("no state of") == 1, "... but for one debug line", debug)
 
     result, lines, text = states.run(ENERGY="1000,3601000", LIMITS="4", USED=str(3 << 30),
                                      CORRECTED="5", UNCORRECTED="2")
@@ -90,12 +91,42 @@ def alone(states):
     check("Xid 79: the GPU has fallen off the bus" in text, "a lost GPU is named", text)
 
 
+def energy(states):
+    """By the counter, by power if there is none, and by neither."""
+    check = states.trial.check
+    for ranks in (0, 2) if lockstep_run.have_mpirun() else (0,):
+        result, lines, text = states.run(ranks, ENERGY="+2000")
+        count = max(ranks, 1)
+        sums = sum(line.get("energy_joules", 0) for line in lines)
+        cpu, gpu = result.get("energy_cpu_joules", 0), result.get("energy_gpu_joules", 0)
+        check(gpu >= 2 * count and abs(sums - cpu - gpu) < 0.1
+              and abs(12 * result["joules_per_step"] - cpu - gpu) < 0.1
+              and abs(lines[-1]["energy_total_joules"] - result["energy_total_joules"]) < 0.1,
+              f"{count} GPUs: the energy of all lines is that of the run", f"{result}{lines}")
+        check(f"{count} GPU{'s' if ranks else ''} (NVML)" in text and " J a step)" in text,
+              "... and the log has it", text)
+        if ranks == 0:
+            end = json.loads((pathlib.Path(result["run_dir"]) / "end.json").read_text())
+            check(end["energy_gpu_joules"] == gpu, "... and end.json", f"{end}")
+    counter, power = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"
+    result, _, text = states.run(REFUSES=counter)
+    check(0 < result["energy_gpu_joules"] < 500 * 60
+          and "1 GPU (NVML's power, added up over time)" in text, "without the counter", text)
+    result, _, text = states.run(REFUSES=f"{counter},{power}")
+    check("energy_gpu_joules" not in result and
+          "GPU of rank 0: NVML reports neither its energy nor its power" in text,
+          "without power", text)
+    result, _, text = states.run(nvml=None)
+    check("libnvidia-ml.so.1 is not found" in result["energy_not_readable"]
+          and "libnvidia-ml.so.1 is not found" in text, "without NVML", text)
+
+
 def lacking(states):
     """Libraries that lack functions or refuse them, and a driver that hangs."""
     check = states.trial.check
     _, lines, text = states.run(nvml="old_nvml", LIMITS="64", TEMPERATURE="93")
     last = lines[-1]
-    check(last.get("gpu_memory_used_bytes") == 1 << 30 and "kWh" not in text
+    check(last.get("gpu_memory_used_bytes") == 1 << 30 and "kWh" in text
           and "slowed down: thermal slowdown (hardware); 1980 of 1980 MHz, 93 C" in text,
           "an old driver's NVML is read by its own names", text + f"{last}")
     refused = "nvmlDeviceGetTotalEccErrors,nvmlDeviceGetPowerUsage,nvmlEventSetCreate"
@@ -155,6 +186,7 @@ def main(program):
     with tempfile.TemporaryDirectory(prefix="lockstep-gpu-state-") as folder:
         states = States(program, pathlib.Path(folder))
         alone(states)
+        energy(states)
         lacking(states)
         if lockstep_run.have_mpirun():
             ranks(states)

@@ -2,7 +2,8 @@
 // runtime_on_host.cc, at 0000:<i + 1>:00.0. What it reports is set by the environment; a list has
 // the values of one reading after the other, and the last one stays:
 //   FAKE_NVML_CLOCK, _MAX_CLOCK, _MEMORY_CLOCK (MHz), _POWER (mW), _TEMPERATURE, _LIMITS (bits),
-//   _UTILIZATION (%), _CORRECTED, _UNCORRECTED (ECC errors), _ENERGY (mJ), _USED (bytes)
+//   _UTILIZATION (%), _CORRECTED, _UNCORRECTED (ECC errors), _USED (bytes), _ENERGY (mJ, or "+N": N
+//   more at each reading)
 //   FAKE_NVML_DRIVER    the driver's version
 //   FAKE_NVML_XIDS      Xids that are reported once
 //   FAKE_NVML_TOPOLOGY  switch (18 NVLinks of each GPU to a switch), bridges (4 between GPUs 0 and
@@ -156,7 +157,10 @@ EXPORT int nvmlDeviceGetMemoryInfo(void*, Number* memory) {  // total, free, use
 #ifndef NVML_OF_OLD_DRIVER
 EXPORT int nvmlDeviceGetTotalEnergyConsumption(void*, Number* energy) {
   BEGIN();
-  *energy = next("ENERGY", 0);
+  static Number sum = 0;
+  const std::string more = setting("ENERGY");
+  if (more.starts_with('+')) sum += std::strtoull(more.c_str() + 1, nullptr, 10);
+  *energy = sum > 0 ? sum : next("ENERGY", 0);
   return kSuccess;
 }
 EXPORT int nvmlDeviceGetMemoryInfo_v2(void*, Number* memory) {  // version, total, reserved, ...

@@ -38,6 +38,22 @@ def check_parts(world):
     assert close(sum(world["lost_parts_ms"].values()), world["lost_ms"]), world
 
 
+def check_energy(trained, run_dir, report):
+    """Energy, or why it cannot be read, stands in every place."""
+    known = {"energy_total_joules", "joules_per_step", "energy_sources"} <= trained.keys()
+    assert known or "energy_not_readable" in trained, trained
+    end = json.loads((run_dir / "end.json").read_text())
+    for name in (name for name in trained if "energy" in name or "joules" in name):
+        assert end[name] == trained[name], (name, end, trained)
+    last = lockstep_run.metrics(run_dir)[-1]
+    assert known == ({"energy_joules", "joules_per_step", "energy_total_joules"} <= last.keys()), last
+    log = (run_dir / "log.txt").read_text().splitlines()
+    assert sum("energy" in line for line in log) == 1, log
+    for name in ("energy_sources", "energy_not_readable"):
+        assert report.get(name) == trained.get(name), (name, report, trained)
+    assert all(("joules_per_step" in world) == known for world in report["worlds"]), report
+
+
 class Bench:
     def __init__(self, binary, folder):
         self.binary, self.folder = binary, folder
@@ -100,6 +116,7 @@ def measures(bench):
     trained = lockstep_run.train(bench.binary, bench.config, bench.folder / "same", 0,
                                  ["--max-steps", 20])
     assert trained["weights_hash"] in strong, "scale trained something else than the config says"
+    check_energy(trained, bench.folder / "same", report)
     rows = list(csv.DictReader((out / "scaling.csv").open()))
     assert ([(row["mode"], row["ranks"]) for row in rows]
             == [("strong", "1"), ("strong", "2"), ("weak", "1"), ("weak", "2")])

@@ -77,9 +77,10 @@ struct Training {
   int ranks = 1;
   TrainOptions options = {};
   std::vector<std::string> overrides = {};
-  int nodes = 1;              // on which the ranks lie, equally many on each
-  bool shares_memory = true;  // the ranks of a node
-  Meddle meddle = {};         // with each rank, before it starts
+  int nodes = 1;                        // on which the ranks lie, equally many on each
+  bool shares_memory = true;            // the ranks of a node
+  Meddle meddle = {};                   // with each rank, before it starts
+  std::filesystem::path powercap = {};  // if given, where the CPUs' energy is read
 };
 
 // What the plan says that ranks share; null where it says nothing.
@@ -109,8 +110,8 @@ inline train::TrainResult train_in(const std::filesystem::path& folder, const Tr
         prepare(std::move(config), topology, run::RunPurpose::kTrain, backend.ops());
     const auto node = share_memory(communicator, prepared.plan);
     HookedCommunicator slices(communicator);
-    const train::RunContext parts =
-        run::context_of(prepared, communicator, slices, backend, node.get());
+    train::RunContext parts = run::context_of(prepared, communicator, slices, backend, node.get());
+    if (!training.powercap.empty()) parts.powercap = training.powercap;
     train::Trainer trainer(parts);
     if (training.meddle) training.meddle({backend, prepared, slices, node.get()});
     trainer.start(training.options.resume);

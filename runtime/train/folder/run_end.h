@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/train/energy_watch.h"
+
 namespace lockstep::train {
 
 struct RunEnd {
@@ -20,6 +22,7 @@ struct RunEnd {
   std::vector<int> signalled = {};  // if preempted: the ranks that received the signal themselves
   int64_t skipped_steps = 0;        // because a number was not finite
   int64_t bad_records = 0;          // skipped or replaced
+  EnergyReport energy = {};         // written, not read back
 
   // Whether nothing is left to do.
   bool done() const { return reason != Reason::kPreempted; }

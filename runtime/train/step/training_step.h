@@ -26,6 +26,7 @@ class TrainingStep {
     kSaveDue = 8,           // a checkpoint is due
     kDamaged = 16,          // its state or received data are damaged: see StepChecks
     kDeviceStatesDue = 32,  // of all ranks: see DeviceWatch
+    kEnergyDue = 64,        // see EnergyWatch
   };
   struct Outcome {
     metrics::StepRecord record{};  // without the fields of an evaluation

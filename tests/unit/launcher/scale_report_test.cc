@@ -317,7 +317,7 @@ TEST(ScaleReportText, AnIncompleteReportSaysSoEverywhere) {
   EXPECT_EQ(to_markdown(report).find("# Scaling of tiny (incomplete)\n\n**Incomplete**: a fire\n"),
             0u);
   EXPECT_EQ(to_json(report).at("incomplete"), "a fire");
-  EXPECT_CONTAINS(to_csv(report), ",-1,incomplete\n");
+  EXPECT_CONTAINS(to_csv(report), ",-1,incomplete,\n");
   EXPECT_CONTAINS(make_plots(report)[0].script, "tiny (incomplete): throughput");
 }
 
@@ -352,6 +352,28 @@ TEST(ScaleReportText, Json) {
   EXPECT_EQ(two.at("straggler").at("host"), "bob");
   EXPECT_EQ(json.at("runs").size(), 2u);
   EXPECT_EQ(json.at("runs").at(1).at("rank_times").size(), 2u);
+}
+
+TEST(ScaleReportText, EnergyIsTheMedianOfTheRunsThatKnowIt) {
+  Report report = report_of(strong_runs());
+  EXPECT_LACKS(to_markdown(report), "| ranks | J a step");
+  EXPECT_FALSE(to_json(report).at("worlds").at(0).contains("joules_per_step"));
+  std::vector<MeasuredRun> runs = strong_runs();
+  for (const double joules : {6.0, -1.0, 2.0}) {
+    runs.push_back(strong_runs()[1]);
+    runs.back().joules_per_step = joules;
+  }
+  report.modes[0].rows = make_rows(runs);
+  EXPECT_CONTAINS(to_markdown(report),
+                  "| ranks | J a step | J a sample | W |\n"
+                  "| ---: | ---: | ---: | ---: |\n"
+                  "| 2 | 4 | 0.0625 | 160 |\n");
+  EXPECT_CONTAINS(to_csv(report), ",complete,\nstrong,2,");
+  EXPECT_CONTAINS(to_csv(report), ",complete,4\n");
+  const Json json = to_json(report);
+  EXPECT_FALSE(json.at("worlds").at(0).contains("joules_per_step"));
+  EXPECT_EQ(json.at("worlds").at(1).at("joules_per_step").get<double>(), 4);
+  EXPECT_EQ(json.at("worlds").at(1).at("joules_per_sample").get<double>(), 0.0625);
 }
 
 TEST(ScaleReportText, DigitsFitTheSize) {
@@ -389,12 +411,15 @@ TEST(ScalePlots, MoreThreadsThanCpusIsMarked) {
 
 TEST(ScaleRuns, ReadsWhatTrainWrites) {
   MeasuredRun run;
-  const auto result = Json::parse(R"({"weights_hash": "0f", "exchange": {
+  const auto result = Json::parse(R"({"weights_hash": "0f", "joules_per_step": 2.5,
+      "energy_not_readable": "CPUs of ada: hidden", "exchange": {
       "buckets": 3, "largest_bucket_bytes": 1024, "shares_memory": true}, "ranks": [
       {"rank": 0, "host": "ada", "steps": 50, "step_ms": 9, "compute_ms": 1, "data_wait_ms": 2,
        "comm_exposed_ms": 3, "straggler_ms": 0.5, "optimizer_ms": 4}]})");
   read_result(result, run);
   EXPECT_EQ(run.weights_hash, "0f");
+  EXPECT_EQ(run.joules_per_step, 2.5);
+  EXPECT_EQ(run.energy_not_readable, "CPUs of ada: hidden");
   ASSERT_EQ(run.ranks.size(), 1u);
   EXPECT_EQ(run.ranks[0].host, "ada");
   EXPECT_DOUBLE_EQ(at(parts_of(run.ranks[0]), Part::kExchange), 2.5);

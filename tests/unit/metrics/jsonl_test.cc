@@ -118,6 +118,45 @@ TEST_F(Jsonl, NamesOfGpus) {
   EXPECT_EQ(json["gpu_limits"], "power cap");
 }
 
+TEST_F(Jsonl, NamesOfEnergy) {
+  StepRecord record = sample_record(3);
+  record.energy = EnergyRecord{12.5, 2.5, 1012.5};
+  const Json json = only_line(record);
+  EXPECT_EQ(json["energy_joules"].get<double>(), 12.5);
+  EXPECT_EQ(json["joules_per_step"].get<double>(), 2.5);
+  EXPECT_EQ(json["energy_total_joules"].get<double>(), 1012.5);
+  EXPECT_EQ(json.names().size(), only_line(sample_record(3)).names().size() + 3);
+}
+
+TEST_F(Jsonl, TheNewestTotalOfEnergyIsFound) {
+  EXPECT_EQ(energy_total_in(path_), 0) << "no file";
+  append({1}, -1);
+  EXPECT_EQ(energy_total_in(path_), 0) << "no energy";
+  {
+    JsonlWriter writer(path_, 1);
+    for (int64_t step = 2; step <= 9; ++step) {
+      StepRecord record = sample_record(step);
+      if (step < 8) record.energy = EnergyRecord{1, 1, 100.5 + static_cast<double>(step)};
+      writer.append(record);
+    }
+  }
+  EXPECT_EQ(energy_total_in(path_), 107.5);
+  JsonlWriter(path_, 4).finish();
+  EXPECT_EQ(energy_total_in(path_), 104.5);
+}
+
+// Catches energy that is lost with lines that are left out.
+TEST_F(Jsonl, EnergyOfStepsThatAreLeftOut) {
+  JsonlWriter writer(path_, -1);
+  for (const int64_t step : {1'000'001, 1'000'002, 1'000'010}) {
+    StepRecord record = sample_record(step);
+    record.energy = EnergyRecord{10, 5, 50};
+    writer.append(record);
+  }
+  writer.flush();
+  EXPECT_EQ(Json::parse(text_of(path_)).at("energy_joules").get<double>(), 30);
+}
+
 // Loss, rate and norm to the last bit, so that two runs can be compared; times and rates to a
 // thousandth.
 TEST_F(Jsonl, Numbers) {
