@@ -30,7 +30,7 @@ std::unique_ptr<Message> read_leniently(const std::string& text) {
   } quiet;
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&quiet);
-  std::unique_ptr<Message> message = new_config_message();
+  std::unique_ptr<Message> message = new_message();
   if (!parser.ParseFromString(text, message.get())) message->Clear();
   return message;
 }
@@ -137,7 +137,7 @@ std::vector<FieldMatch> matches_of(const std::string& name, const std::string& v
 // Whether the field can have the value; if `value` is not empty.
 bool takes(const std::string& path, const std::string& value) {
   if (value.empty()) return true;
-  const std::unique_ptr<Message> message = new_config_message();
+  const std::unique_ptr<Message> message = new_message();
   try {
     apply_override(path + "=" + value, message.get());
     return true;

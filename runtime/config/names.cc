@@ -42,13 +42,15 @@ std::vector<std::string> names_of_values(const EnumDescriptor& type) {
 
 }  // namespace
 
-const std::vector<SchemaField>& schema_fields() {
-  static const std::vector<SchemaField> fields = [] {
+const std::vector<SchemaField>& schema_fields(const Descriptor& root) {
+  const auto below = [](const Descriptor& type) {
     std::vector<SchemaField> all;
-    append_fields(config_type(), "", &all);
+    append_fields(type, "", &all);
     return all;
-  }();
-  return fields;
+  };
+  static const std::vector<SchemaField> of_config = below(config_type());
+  static const std::vector<SchemaField> of_hardware = below(hardware_type());
+  return &root == &config_type() ? of_config : of_hardware;
 }
 
 const FieldDescriptor* find_field(std::string_view path) {
@@ -58,9 +60,9 @@ const FieldDescriptor* find_field(std::string_view path) {
   return nullptr;
 }
 
-std::vector<SchemaField> schema_fields_named(std::string_view name) {
+std::vector<SchemaField> schema_fields_named(std::string_view name, const Descriptor& root) {
   std::vector<SchemaField> found;
-  for (const SchemaField& entry : schema_fields()) {
+  for (const SchemaField& entry : schema_fields(root)) {
     if (entry.field->name() == name) found.push_back(entry);
   }
   return found;
@@ -68,7 +70,8 @@ std::vector<SchemaField> schema_fields_named(std::string_view name) {
 
 std::string section_name(const Descriptor& type) {
   if (&type == &config_type()) return "the config";
-  for (const SchemaField& entry : schema_fields()) {
+  if (&type == &hardware_type()) return "a hardware file";
+  for (const SchemaField& entry : schema_fields(root_of(type))) {
     if (entry.field->message_type() == &type) return entry.path;
   }
   LOCKSTEP_CHECK(false, "{} is not a section", type.full_name());
@@ -145,7 +148,7 @@ std::string other_name_hint(const Descriptor& type, std::string_view name) {
   constexpr size_t kMaxPlaces = 4;
   std::vector<std::string> here, elsewhere;
   std::string but;
-  for (const SchemaField& entry : schema_fields()) {
+  for (const SchemaField& entry : schema_fields(root_of(type))) {
     for (const proto::OtherName& other : note_of(*entry.field).also()) {
       if (!equal_names(other.name(), name)) continue;
       const bool inside = entry.field->containing_type() == &type;
@@ -175,10 +178,11 @@ std::string unknown_field_message(const Descriptor& type, std::string_view name,
   // A name that exists in another section is probably misplaced, not misspelt.
   constexpr size_t kMaxPlaces = 3;
   std::vector<std::string> elsewhere;
-  for (const SchemaField& entry : schema_fields_named(name)) elsewhere.push_back(entry.path);
+  const Descriptor& root = root_of(type);
+  for (const SchemaField& entry : schema_fields_named(name, root)) elsewhere.push_back(entry.path);
   const std::vector<std::string> names = names_of_fields(type);
   // "{" without "}": the section of the whole config comes to stand in another one.
-  if (in_text && find_field(name) != nullptr && &type != &config_type())
+  if (in_text && find_field(name) != nullptr && &root == &config_type() && &type != &root)
     return fmt::format(
         "unknown field {} in {}; {} is a section of its own, before "
         "which a '}}' may be missing; allowed: {}",

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/config/schema.h"
+
 namespace lockstep::config {
 
 // A field of the schema with its path from the root: "model.gpt.width".
@@ -15,14 +17,16 @@ struct SchemaField {
   const google::protobuf::FieldDescriptor* field;
 };
 
-// Every field below RunConfig, including sections, in schema order.
-const std::vector<SchemaField>& schema_fields();
+// Every field below a root of the schema, including sections, in schema order.
+const std::vector<SchemaField>& schema_fields(
+    const google::protobuf::Descriptor& root = config_type());
 
 // The field at `path`; null if there is none.
 const google::protobuf::FieldDescriptor* find_field(std::string_view path);
 
-// All fields with this name, anywhere in the schema.
-std::vector<SchemaField> schema_fields_named(std::string_view name);
+// All fields with this name, anywhere below the root.
+std::vector<SchemaField> schema_fields_named(
+    std::string_view name, const google::protobuf::Descriptor& root = config_type());
 
 // The path of the section with this message type: "model.gpt", "the config".
 std::string section_name(const google::protobuf::Descriptor& type);

@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
+#include "runtime/config/hardware_visits.h"
 #include "runtime/config/limits.h"
 #include "runtime/config/run_config_visits.h"
 #include "runtime/config/schema.h"
@@ -171,21 +172,23 @@ class SectionReader {
   const std::string path_;
 };
 
-}  // namespace
-
-RunConfig from_proto(const Message& message) {
-  RunConfig config;
+// A struct from the message of a whole file.
+template <typename Root>
+Root read_message(const Message& message) {
+  Root root;
   SectionReader reader(message, "");
-  visit_fields(reader, config);
+  visit_fields(reader, root);
   check_required(message, "");
-  return config;
+  return root;
 }
 
-namespace {
+}  // namespace
 
-using google::protobuf::FieldDescriptor;
-using google::protobuf::Message;
-using google::protobuf::Reflection;
+RunConfig from_proto(const Message& message) { return read_message<RunConfig>(message); }
+
+Hardware hardware_from_proto(const Message& message) { return read_message<Hardware>(message); }
+
+namespace {
 
 // Writes the fields of one section. A visitor for visit_fields().
 class SectionWriter {
@@ -264,9 +267,17 @@ class SectionWriter {
 }  // namespace
 
 std::unique_ptr<Message> to_proto(const RunConfig& config, Sections sections) {
-  std::unique_ptr<Message> message = new_config_message();
+  std::unique_ptr<Message> message = new_message();
   SectionWriter writer(message.get(), sections);
   RunConfig copy = config;  // a visitor gets mutable references
+  visit_fields(writer, copy);
+  return message;
+}
+
+std::unique_ptr<Message> hardware_to_proto(const Hardware& hardware) {
+  std::unique_ptr<Message> message = new_message(hardware_type());
+  SectionWriter writer(message.get(), Sections::kChanged);
+  Hardware copy = hardware;
   visit_fields(writer, copy);
   return message;
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "runtime/config/hardware_structs.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::config {
@@ -22,5 +23,9 @@ enum class Sections { kChanged, kAll };
 // equal config. Does not validate.
 std::unique_ptr<google::protobuf::Message> to_proto(const RunConfig& config,
                                                     Sections sections = Sections::kChanged);
+
+// The same for a hardware file. Its figures are checked one by one, as from_proto() does.
+Hardware hardware_from_proto(const google::protobuf::Message& message);
+std::unique_ptr<google::protobuf::Message> hardware_to_proto(const Hardware& hardware);
 
 }  // namespace lockstep::config

@@ -27,17 +27,31 @@ const DescriptorPool& schema_pool() {
   return *pool;
 }
 
-}  // namespace
-
-const Descriptor& config_type() {
-  static const Descriptor* type = schema_pool().FindMessageTypeByName("lockstep.proto.RunConfig");
-  LOCKSTEP_CHECK(type != nullptr);
+const Descriptor& message_type(const char* name) {
+  const Descriptor* type = schema_pool().FindMessageTypeByName(name);
+  LOCKSTEP_CHECK(type != nullptr, "{}", name);
   return *type;
 }
 
-std::unique_ptr<Message> new_config_message() {
+}  // namespace
+
+const Descriptor& config_type() {
+  static const Descriptor& type = message_type("lockstep.proto.RunConfig");
+  return type;
+}
+
+const Descriptor& hardware_type() {
+  static const Descriptor& type = message_type("lockstep.proto.Hardware");
+  return type;
+}
+
+const Descriptor& root_of(const Descriptor& type) {
+  return type.file() == hardware_type().file() ? hardware_type() : config_type();
+}
+
+std::unique_ptr<Message> new_message(const Descriptor& root) {
   static auto* factory = new DynamicMessageFactory(&schema_pool());
-  return std::unique_ptr<Message>(factory->GetPrototype(&config_type())->New());
+  return std::unique_ptr<Message>(factory->GetPrototype(&root)->New());
 }
 
 const proto::FieldNote& note_of(const FieldDescriptor& field) {

@@ -1,7 +1,7 @@
 #pragma once
-// The schema of the configuration, runtime/config/schema/: the single source for names, types,
-// defaults and limits of all fields. Messages are read and written by reflection, so no classes are
-// compiled for them.
+// The schema of the configuration and of hardware files, runtime/config/schema/: the single source
+// for names, types, defaults and limits of all fields. Messages are read and written by reflection,
+// so no classes are compiled for them.
 
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -22,8 +22,15 @@ extern const size_t kSchemaSize;
 // The message RunConfig. It lives as long as the program.
 const google::protobuf::Descriptor& config_type();
 
-// A RunConfig without any field set.
-std::unique_ptr<google::protobuf::Message> new_config_message();
+// The message Hardware.
+const google::protobuf::Descriptor& hardware_type();
+
+// The one of the two above that has `type` below it, or is it.
+const google::protobuf::Descriptor& root_of(const google::protobuf::Descriptor& type);
+
+// A message of this type, one of the two above, without any field set.
+std::unique_ptr<google::protobuf::Message> new_message(
+    const google::protobuf::Descriptor& root = config_type());
 
 // The schema's note on a field.
 const proto::FieldNote& note_of(const google::protobuf::FieldDescriptor& field);

@@ -73,19 +73,27 @@ void parse_plain(const std::string& text, const std::string& origin, Message* me
   parser.SetRecursionLimit(kMaxNesting);
   if (parser.ParseFromString(text, message)) return;
   throw ConfigError(
-      "{}:{}", origin, describe_text_error(text, error.line(), error.column(), error.message()));
+      "{}:{}",
+      origin,
+      describe_text_error(
+          text, error.line(), error.column(), error.message(), *message->GetDescriptor()));
 }
 
-}  // namespace
-
-std::unique_ptr<Message> parse_text(const std::string& text, const std::string& origin) {
+// The text with plain lines. Throws ConfigError if it is too long or no text.
+std::string checked_text(const std::string& text, const std::string& origin) {
   if (text.size() > kMaxConfigBytes) {
     throw ConfigError(
         "{}: size is {} bytes; allowed: at most {}", origin, text.size(), kMaxConfigBytes);
   }
   refuse_binary_config(text, origin);
-  const std::string plain = with_plain_lines(text);
-  std::unique_ptr<Message> message = new_config_message();
+  return with_plain_lines(text);
+}
+
+}  // namespace
+
+std::unique_ptr<Message> parse_text(const std::string& text, const std::string& origin) {
+  const std::string plain = checked_text(text, origin);
+  std::unique_ptr<Message> message = new_message();
   try {
     if (begins_with_brace(plain)) {
       read_json_config(plain, origin, message.get());
@@ -98,6 +106,14 @@ std::unique_ptr<Message> parse_text(const std::string& text, const std::string& 
     if (other.empty()) throw;
     throw ConfigError("{}", other);
   }
+  return message;
+}
+
+std::unique_ptr<Message> parse_hardware_text(const std::string& text, const std::string& origin) {
+  const std::string plain = checked_text(text, origin);
+  refuse_odd_characters(plain, origin);
+  std::unique_ptr<Message> message = new_message(hardware_type());
+  parse_plain(plain, origin, message.get());
   return message;
 }
 

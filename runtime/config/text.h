@@ -1,5 +1,5 @@
 #pragma once
-// Conversion between texts and the message of a config.
+// Conversion between texts and the messages of configs and hardware files.
 
 #include <google/protobuf/message.h>
 
@@ -19,7 +19,11 @@ inline constexpr size_t kMaxConfigBytes = size_t{1} << 20;
 std::unique_ptr<google::protobuf::Message> parse_text(const std::string& text,
                                                       const std::string& origin);
 
-// Text that parse_text() reads back as an equal message, floats included.
+// The same for a hardware file, in protobuf text format alone.
+std::unique_ptr<google::protobuf::Message> parse_hardware_text(const std::string& text,
+                                                               const std::string& origin);
+
+// Text that parse_text() or parse_hardware_text() reads back as an equal message, floats included.
 std::string print_text(const google::protobuf::Message& message);
 
 // The same for `all`, but a line whose field `given`, of the same type, does not set ends in "#

@@ -13,6 +13,8 @@
 namespace lockstep::config {
 namespace {
 
+using google::protobuf::Descriptor;
+
 // The strings between double quotes in a message of the library.
 std::vector<std::string> quoted_parts(std::string_view message) {
   std::vector<std::string> parts;
@@ -99,11 +101,13 @@ std::string found_in(const std::string& message) {
 
 // "train.steps: value is \"abc\"; allowed: a whole number": the message for an error
 // in the type of a value, if its field is found on its line.
-std::optional<std::string> explain_type(const std::string& message, std::string_view before) {
+std::optional<std::string> explain_type(const Descriptor& root,
+                                        const std::string& message,
+                                        std::string_view before) {
   const bool about_type = message.starts_with("Expected ") || message.starts_with("Integer ") ||
                           message.starts_with("Invalid value ");
   if (!about_type) return std::nullopt;
-  const std::vector<SchemaField> fields = schema_fields_named(field_before(before));
+  const std::vector<SchemaField> fields = schema_fields_named(field_before(before), root);
   if (fields.empty()) return std::nullopt;
   const std::string allowed = describe_type(*fields[0].field);
   const bool one_type = std::ranges::all_of(
@@ -117,15 +121,16 @@ std::optional<std::string> explain_type(const std::string& message, std::string_
 }
 
 // The message for an unknown field or enum value, with the names in the schema.
-std::optional<std::string> explain_name(std::string_view message,
+std::optional<std::string> explain_name(const Descriptor& root,
+                                        std::string_view message,
                                         const std::vector<std::string>& parts) {
   if (parts.size() != 2) return std::nullopt;
   if (message.starts_with("Message type ")) {
-    const auto* type = config_type().file()->pool()->FindMessageTypeByName(parts[0]);
+    const auto* type = root.file()->pool()->FindMessageTypeByName(parts[0]);
     if (type != nullptr) return unknown_field_message(*type, parts[1]);
   }
   if (message.starts_with("Unknown enumeration value ")) {
-    const std::vector<SchemaField> fields = schema_fields_named(parts[1]);
+    const std::vector<SchemaField> fields = schema_fields_named(parts[1], root);
     if (!fields.empty()) {
       return fmt::format(
           "{}: {}", name_of(fields), unknown_enum_message(*fields[0].field, parts[0]));
@@ -159,7 +164,8 @@ std::string explain_line(std::string_view line, const std::string& message) {
 std::string describe_text_error(std::string_view text,
                                 int line,
                                 int column,
-                                const std::string& library_message) {
+                                const std::string& library_message,
+                                const Descriptor& root) {
   std::string message = library_message;
   if (!message.empty() && message.back() == '.') message.pop_back();
   const std::vector<std::string> parts = quoted_parts(message);
@@ -167,9 +173,9 @@ std::string describe_text_error(std::string_view text,
   const size_t line_begin = text.substr(0, offset).rfind('\n') + 1;  // npos + 1 is 0
   const auto line_number = std::count(text.begin(), text.begin() + offset, '\n') + 1;
 
-  std::optional<std::string> explained = explain_name(message, parts);
+  std::optional<std::string> explained = explain_name(root, message, parts);
   if (!explained) {
-    explained = explain_type(message, text.substr(line_begin, offset - line_begin));
+    explained = explain_type(root, message, text.substr(line_begin, offset - line_begin));
   }
   if (!explained) {
     std::string_view error_line = text.substr(line_begin);

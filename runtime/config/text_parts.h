@@ -40,10 +40,11 @@ void read_json_config(std::string_view text,
 // Rewrites an error of protobuf's text parser as "LINE:COLUMN: ...", counted from 1, in bytes,
 // pointing at the offending name or value, with the field and what is allowed if they are known.
 // `line` and `column` are the parser's: they count from 0, and a tab moves the column to a multiple
-// of 8.
+// of 8. `root`: the message that the text should have been.
 std::string describe_text_error(std::string_view text,
                                 int line,
                                 int column,
-                                const std::string& message);
+                                const std::string& message,
+                                const google::protobuf::Descriptor& root);
 
 }  // namespace lockstep::config

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "runtime/config/generator/check_schema.h"
 #include "runtime/config/generator/write_code.h"
@@ -37,12 +38,16 @@ void generate(const std::string& schema_path, const std::string& folder) {
   google::protobuf::DescriptorPool pool;
   for (const auto& file : files.file())
     if (pool.BuildFile(file) == nullptr) throw std::runtime_error(schema_path + ": incomplete");
-  const auto* root = pool.FindMessageTypeByName("lockstep.proto.RunConfig");
-  if (root == nullptr) throw std::runtime_error(schema_path + ": has no message RunConfig");
-  check_schema(*root);
-  write(folder + "/run_config_structs.h", write_structs(*root));
-  write(folder + "/run_config_visits.h", write_visits(*root));
-  write(folder + "/run_config_schema.cc", write_bytes(files.SerializeAsString()));
+  for (const auto& [message, file] :
+       {std::pair("RunConfig", "run_config"), std::pair("Hardware", "hardware")}) {
+    const auto* root = pool.FindMessageTypeByName(std::string("lockstep.proto.") + message);
+    if (root == nullptr) throw std::runtime_error(schema_path + ": has no message " + message);
+    check_schema(*root);
+    const std::string structs = std::string(file) + "_structs.h";
+    write(folder + "/" + structs, write_structs(*root));
+    write(folder + "/" + file + "_visits.h", write_visits(*root, structs));
+  }
+  write(folder + "/schema_bytes.cc", write_bytes(files.SerializeAsString()));
 }
 
 }  // namespace

@@ -272,10 +272,9 @@ std::string write_structs(const Descriptor& root) {
   return text + "}  // namespace lockstep\n";
 }
 
-std::string write_visits(const Descriptor& root) {
-  std::string text = std::string("#pragma once\n") + kOrigin +
-                     "\n#include \"runtime/config/run_config_structs.h\"\n\n"
-                     "namespace lockstep {\n\n";
+std::string write_visits(const Descriptor& root, const std::string& structs) {
+  std::string text = std::string("#pragma once\n") + kOrigin + "\n#include \"runtime/config/" +
+                     structs + "\"\n\nnamespace lockstep {\n\n";
   for (const Section& section : types_below(root).sections) text += visit_function(*section.type);
   return text + "}  // namespace lockstep\n";
 }

@@ -1,6 +1,6 @@
 #pragma once
 // Generates C++ from the schema of the configuration. Each function returns the text of a file.
-// `root` is the message of the whole configuration, which check_schema() has accepted.
+// `root` is the message of a whole file, which check_schema() has accepted.
 
 #include <google/protobuf/descriptor.h>
 
@@ -13,7 +13,8 @@ namespace lockstep::config {
 std::string write_structs(const google::protobuf::Descriptor& root);
 
 // For each struct, a function that passes every field and its name in the schema to a visitor.
-std::string write_visits(const google::protobuf::Descriptor& root);
+// `structs` is the header that has the structs.
+std::string write_visits(const google::protobuf::Descriptor& root, const std::string& structs);
 
 // The bytes of `schema` as a constant.
 std::string write_bytes(const std::string& schema);

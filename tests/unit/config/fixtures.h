@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,19 @@ data { text { train: "a.txt" } }
 train { steps: 100 }
 optimizer { adamw {} }
 )";
+
+// The configs in `folder`, without the hardware files.
+inline std::vector<std::filesystem::path> example_configs(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::filesystem::path& path = entry.path();
+    if (entry.is_regular_file() && path.extension() != ".md" &&
+        path.parent_path().filename() != "hardware")
+      paths.push_back(path);
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
 
 inline RunConfig parse_good(const std::string& text,
                             const std::vector<std::string>& overrides = {}) {

@@ -202,7 +202,7 @@ struct Disc {
 
 TEST(Generator, VisitsShowEveryFieldOnce) {
   const Schema schema(kGood);
-  const std::string text = write_visits(schema.root());
+  const std::string text = write_visits(schema.root(), "structs.h");
   expect_part(text, R"(template <typename Visitor>
 void visit_fields(Visitor& v, Root& c) {
   v.one_of("shape", c.shape);
