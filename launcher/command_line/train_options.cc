@@ -54,6 +54,15 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       "Time limit of the run, from its start: 90m, 2.5h, 12:00:00. The run stops early enough "
       "before it, as on SIGUSR1 (train.walltime_minutes). Slurm's own limit counts too",
       {.also = "time time_limit max_time"});
+  add_on_option(command, options.on);
+}
+
+void add_on_option(CommandSpec& command, std::string& on) {
+  command.add("--on",
+              &on,
+              "Hardware for a forecast of the run's time, which is kept beside the measured one: a "
+              "name, or a file of `lockstep doctor --calibrate`. By default that of a known GPU",
+              {.environment = "LOCKSTEP_HARDWARE", .per_rank = true});
 }
 
 }  // namespace lockstep::launcher

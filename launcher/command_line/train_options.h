@@ -15,11 +15,15 @@ struct TrainOptions {
   std::vector<std::string> allowed_changes;
   int64_t max_steps = -1;
   std::string walltime;
+  std::string on;  // the hardware of a forecast; empty: that of a known GPU, otherwise none
 };
 
 // Checks values that the command line's grammar does not. Throws ConfigError.
 void check_train_options(const TrainOptions& options);
 
 void add_train_options(CommandSpec& command, TrainOptions& options);
+
+// Adds --on, which train and scale have.
+void add_on_option(CommandSpec& command, std::string& on);
 
 }  // namespace lockstep::launcher

@@ -2,18 +2,23 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <string_view>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/calibrate/calibrate.h"
 #include "launcher/command_line/common_options.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/doctor/examine.h"
 #include "launcher/doctor/fields.h"
 #include "launcher/doctor/judge.h"
+#include "launcher/processes/run_process.h"
 #include "launcher/ranks/session.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
@@ -27,7 +32,37 @@ using doctor::Level;
 struct DoctorOptions {
   CommonOptions common;
   double limit_s = 10;
+  std::string calibrate;  // --calibrate: the hardware file to write
+  CalibrationOptions calibration;
 };
+
+// Measures this machine, and writes the hardware file.
+ExitCode run_calibration(Session& session, DoctorOptions& options) {
+  namespace fs = std::filesystem;
+  if (session.communicator().size() > 1 || !session.library().empty())
+    throw collectives::AgreedError(
+        ExitCode::kUsage,
+        "doctor --calibrate: allowed: alone, without mpirun, srun or WORLD_SIZE, since it starts "
+        "ranks itself");
+  init_log(options.common.log_level, 0, 1);
+  require_result_path("--calibrate", options.calibrate, {".textproto"});
+  options.calibration.name = fs::path(options.calibrate).stem().string();
+  const fs::path runs = options.calibrate + ".runs";
+  fs::create_directories(runs);
+  try {
+    const Hardware hardware = calibrate(options.calibration, runs.string());
+    write_file_atomically(options.calibrate, config::to_text(hardware));
+  } catch (const Interrupted& interrupted) {
+    std::fflush(nullptr);
+    std::raise(interrupted.signal());  // this process ends by the same signal
+    throw;
+  }
+  std::error_code ignored;
+  fs::remove_all(runs, ignored);
+  fmt::print(
+      "hardware file {}: lockstep plan CONFIG --on {}\n", options.calibrate, options.calibrate);
+  return ExitCode::kOk;
+}
 
 // Whether a launcher has started this process as another one than the first of several.
 bool is_later_process() {
@@ -108,12 +143,27 @@ CommandSpec doctor_command() {
       "Seconds that measurements may take; a disk that does not answer is given up after them, "
       "GPUs after three times as many",
       {.show_default = true, .allowed = Between{0.1, 3600}});
+  command.add("--calibrate",
+              &options->calibrate,
+              "Instead measure this machine for some minutes, and write a hardware file for "
+              "`lockstep plan --on FILE`",
+              {.also = "benchmark"});
+  command.add("--types",
+              &options->calibration.types,
+              "With --calibrate: in what the ops are measured, FP32, BF16 or BF16X3",
+              {.with_commas = true});
+  command.add("--only",
+              &options->calibration.only,
+              "With --calibrate: only networks whose names begin so, such as mlp, gpt, resnet");
   add_output_options(command, options->common);
   command.footer =
       "Start it as the training will be started: alone, with mpirun, srun or torchrun, or with\n"
       "RANK and WORLD_SIZE. Each finding is ok, a warning or an error, with what it costs and how\n"
       "to mend it. Ends with exit code 2 if there is an error; warnings do not count.";
-  command.run = [options](Session& session) { return run_doctor(session, *options); };
+  command.run = [options](Session& session) {
+    return options->calibrate.empty() ? run_doctor(session, *options)
+                                      : run_calibration(session, *options);
+  };
   return command;
 }
 

@@ -7,20 +7,23 @@
 #include "launcher/bench/bucket_record.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
-#include "launcher/forecast/gpu_option.h"
-#include "launcher/forecast/predicted_step.h"
+#include "launcher/forecast/advise.h"
+#include "launcher/forecast/compare.h"
+#include "launcher/forecast/planned_run.h"
+#include "launcher/published/validate.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/domain_ranks.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
+#include "runtime/base/duration.h"
+#include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/config/parse.h"
 #include "runtime/run/fit.h"
 #include "runtime/run/lanes.h"
-#include "runtime/run/precision.h"
 #include "runtime/run/prepared_run.h"
 #include "runtime/run/threads.h"
 
@@ -32,8 +35,19 @@ struct PlanCommandOptions {
   int ranks = 0;
   int ranks_per_node = 0;
   bool activations = false;
-  std::string gpu;             // --gpu: the GPU to plan for
-  double host_memory_gib = 0;  // --host-memory; 0: this host's or, with --gpu, not compared
+  std::string on;            // --on: the hardware to plan for
+  std::string gpu;           // --gpu: the same
+  std::string network;       // --network: a link or its Gbit/s
+  forecast::RunTerms terms;  // --price, --watts, ...
+  bool explain = false;
+  bool advise = false;
+  std::string validate;  // --validate: rows of published figures
+  std::string sweep;     // --sweep: numbers of ranks
+  std::vector<std::string> compare;
+  forecast::Limits limits;         // --budget; deadline_s is not set
+  std::string walltime, deadline;  // durations
+  forecast::Purchase purchase;
+  double host_memory_gib = 0;  // --host-memory; 0: this host's or, with --on, not compared
 };
 
 std::string in_units(double bytes) {
@@ -96,9 +110,32 @@ Json to_json(const run::PreparedRun& prepared,
   return json;
 }
 
+// The hardware that the options name; empty: none.
+const std::string& hardware_name(const PlanCommandOptions& options) {
+  return options.on.empty() ? options.gpu : options.on;
+}
+
+PlanRequest request_of(const PlanCommandOptions& options, int world) {
+  return {.common = options.common,
+          .on = hardware_name(options),
+          .on_flag = options.on.empty() ? "--gpu" : "--on",
+          .network = options.network,
+          .ranks = options.ranks > 0 ? options.ranks : world,
+          .ranks_per_node = options.ranks_per_node,
+          .bucket_mib = 0,
+          .terms = options.terms};
+}
+
+forecast::Limits limits_of(const PlanCommandOptions& options) {
+  forecast::Limits limits = options.limits;
+  if (!options.deadline.empty())
+    limits.deadline_s = require_duration("--deadline", options.deadline);
+  return limits;
+}
+
 // Whether the run is for other hosts, whose memory is not known.
 bool is_elsewhere(const PlanCommandOptions& options) {
-  return !options.gpu.empty() && options.host_memory_gib == 0;
+  return !hardware_name(options).empty() && options.host_memory_gib == 0;
 }
 
 // The memory of a host, for all of its ranks.
@@ -200,27 +237,19 @@ void propose_domain_ranks(const PlanCommandOptions& options,
   }
 }
 
-// The memory of the run's device: of the GPU that --gpu names, or of a GPU that is here.
-run::MemoryLimits limits_for(const PlanCommandOptions& options, const run::PreparedRun& prepared) {
+// The memory of the run's device: of the GPU that --on names, or of a GPU that is here.
+run::MemoryLimits limits_for(const PlanCommandOptions& options,
+                             const PlanPlace& place,
+                             const run::PreparedRun& prepared) {
   run::MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
-  if (!options.gpu.empty()) {
-    limits.device_bytes = planned_gpu(options.gpu).run_bytes;
-    limits.device = "a GPU of kind " + options.gpu;
+  if (place.hardware.device_bytes > 0) {
+    limits.device_bytes = place.hardware.device_bytes;
+    limits.device = "a GPU of kind " + hardware_name(options);
   } else if (prepared.ops->separate_memory && !gpu_here(limits)) {
-    fmt::print("no GPU here to compare with; name one with --gpu\n");
+    fmt::print("no GPU here to compare with; name one with --on\n");
   }
   return limits;
-}
-
-// The placement of the ranks on nodes with `per_node` ranks each. They share memory if all nodes
-// are alike.
-collectives::Topology nodes_of(int ranks, int per_node) {
-  std::vector<std::string> nodes;
-  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
-  collectives::Topology topology = collectives::topology_of(nodes);
-  topology.shares_memory = topology.per_node > 1 && topology.per_node == per_node;
-  return topology;
 }
 
 // Prints, with comm.tune_buckets and several ranks, for which size of buckets the plan is: the one
@@ -241,62 +270,110 @@ void print_tuned_buckets(const RunConfig& config, bool recorded) {
       sizes);
 }
 
+void validate_here(const PlanCommandOptions& options) {
+  constexpr size_t kMaxBytes = size_t{64} << 20;
+  require_result_path("--json", options.common.json);
+  const published::Validation validation = published::validate(
+      published::read_rows(read_file(options.validate, kMaxBytes), options.validate));
+  published::print(validation);
+  write_json(options.common.json, published::to_json(validation));
+}
+
+void advise_here(const PlanCommandOptions& options,
+                 const PlanRequest& request,
+                 const PlanPlace& place) {
+  if (!place.predicts())
+    throw ConfigError("--advise needs --on with the name of hardware or a file");
+  Json json;
+  print_advice(request, place, find_advice(request, place), json);
+  write_json(options.common.json, json);
+}
+
+bool is_comparison(const PlanCommandOptions& options) {
+  return !options.sweep.empty() || !options.compare.empty() || options.purchase.usd > 0 ||
+         options.limits.budget_usd > 0 || !options.deadline.empty();
+}
+
+// The same run on several kinds or numbers of devices.
+void compare_here(const PlanCommandOptions& options, const PlanRequest& request) {
+  Json json;
+  const auto runs_on = [&](const std::vector<forecast::Candidate>& candidates) {
+    std::vector<forecast::CandidateRun> runs;
+    for (const forecast::Candidate& candidate : candidates)
+      runs.push_back(forecast::run_on(request, candidate));
+    return runs;
+  };
+  const bool needs_on = !options.sweep.empty() || options.purchase.usd > 0;
+  if (needs_on && request.on.empty())
+    throw ConfigError("--sweep and --buy need --on with the name of hardware or a file");
+  if (!options.sweep.empty()) {
+    std::vector<forecast::Candidate> candidates;
+    for (const int ranks : forecast::sweep_of(options.sweep))
+      candidates.push_back({request.on, ranks});
+    forecast::print_sweep(runs_on(candidates), json);
+  }
+  if (!options.compare.empty()) {
+    std::vector<forecast::Candidate> candidates;
+    for (const std::string& text : options.compare)
+      candidates.push_back(forecast::candidate_of(text));
+    forecast::print_comparison(runs_on(candidates), json);
+  }
+  if (options.limits.budget_usd > 0 || !options.deadline.empty())
+    forecast::print_within(runs_on(forecast::rentable()), limits_of(options), json);
+  if (options.purchase.usd > 0)
+    forecast::print_purchase(
+        forecast::run_on(request, {request.on, request.ranks}), options.purchase, json);
+  write_json(options.common.json, json);
+}
+
 // Plans, on this rank alone, for --ranks ranks or, by default, for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
+  if (options.common.config.empty())
+    throw ConfigError("CONFIG is required, the path of a config file, except with --validate");
   require_result_path("--json", options.common.json);
+  if (!options.on.empty() && !options.gpu.empty())
+    throw ConfigError("--on and --gpu both name hardware; allowed: one of them");
+  PlanRequest request = request_of(options, world);
+  if (!options.walltime.empty())
+    request.terms.walltime_s = require_duration("--walltime", options.walltime);
+  PlanPlace place;
+  find_place(request, place);  // rejects unknown hardware before data is opened
+  if (options.advise) return advise_here(options, request, place);
+  if (is_comparison(options)) return compare_here(options, request);
   const run::OpenedConfig opened = read_config(options.common);
   const RunConfig& config = opened.config;
-  CommonOptions device = options.common;
-  PlannedGpu gpu;
-  if (!options.gpu.empty()) {
-    if (device.device == "cpu")
-      throw ConfigError(
-          "--gpu {}: the run is planned for the CPU; leave out --gpu, or {}",
-          options.gpu,
-          device_of_environment() == "cpu" ? "unset LOCKSTEP_DEVICE" : "--device cpu");
-    device.device = "cuda";
-    gpu = planned_gpu(options.gpu);  // rejects an unknown name before data is opened
-  }
-  const int ranks = options.ranks > 0 ? options.ranks : world;
-  const int local = options.ranks_per_node > 0 ? options.ranks_per_node : ranks;
-  if (local > ranks)
-    throw ConfigError(
-        "--ranks-per-node: value is {}; allowed: 1 to --ranks ({})", options.ranks_per_node, ranks);
-  const bool tunes = config.comm.tune_buckets && ranks > 1;
+  const bool tunes = config.comm.tune_buckets && request.ranks > 1;
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
+  if (record) request.bucket_mib = record->bucket_mib;
   // A configured number may be meant for another machine: it is not checked against this one.
   const auto threads = static_cast<int>(config.execution.threads);
+  const int local = place.ranks_per_node;
   set_compute_threads(
       threads > 0 ? threads : run::choose_threads(config, share_of(find_cpu_limits(), local)));
-  const exec::OpSet& ops = ops_to_plan_for(device);
-  const run::ChosenLanes chosen = run::choose_lanes(opened);
-  const run::ChosenPrecision precision =
-      run::choose_precision(chosen.opened, run::RunPurpose::kTrain, ops);
-  const run::PreparedRun prepared = run::prepare_run(precision.opened,
-                                                     nodes_of(ranks, local),
-                                                     run::RunPurpose::kTrain,
-                                                     ops,
-                                                     {.may_assume_data = true,
-                                                      .bucket_mib = record ? record->bucket_mib : 0,
-                                                      .eager = options.common.eager});
+  const PlannedRun planned = plan_opened(opened, request, place);
+  const run::PreparedRun& prepared = planned.prepared;
   for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
   const run::LaneUse lanes = run::lane_use(prepared.config, prepared.plan.sharding.shares());
   const double step_flops = static_cast<double>(prepared.plan.programs.training.flops) * lanes.most;
-  const std::string choices =
-      "precision " + precision.text() + (chosen.text.empty() ? "" : ", lanes " + chosen.text);
-  print_plan(options, prepared, choices, lanes, local, step_flops);
-  if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
   Json json = to_json(prepared, lanes, local, step_flops);
+  if (planned.forecast) {
+    forecast::print_forecast(prepared, *planned.forecast);
+    if (options.explain) forecast::explain_forecast(prepared, *planned.forecast);
+    forecast::add_forecast(prepared, *planned.forecast, json);
+    fmt::print("\n");
+  }
+  print_plan(options, prepared, planned.choices, lanes, local, step_flops);
+  if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
   propose_domain_ranks(options, prepared, json);
-  if (gpu.model != nullptr) predict_step(prepared, *gpu.model, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);
-  run::require_memory(prepared, local, limits_for(options, prepared));
+  run::require_memory(prepared, local, limits_for(options, place, prepared));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
   return on_first_rank(session, options.common.log_level, [&] {
-    plan_here(options, session.communicator().size());
+    options.validate.empty() ? plan_here(options, session.communicator().size())
+                             : validate_here(options);
   });
 }
 
@@ -309,6 +386,8 @@ CommandSpec plan_command() {
       .help = "Print the exact memory of a run, its work and its traffic, without running it",
       .also = "memory estimate dry_run"};
   add_common_options(command, options->common);
+  for (OptionSpec& option : command.options)
+    if (option.name == "CONFIG") option.rules.required = false;  // not for --validate
   command.add("--ranks",
               &options->ranks,
               "Ranks to plan for; by default those of this command",
@@ -316,14 +395,76 @@ CommandSpec plan_command() {
                .also = "n np nproc nproc_per_node world_size gpus num_gpus num_processes"});
   command.add("--ranks-per-node",
               &options->ranks_per_node,
-              "Ranks that share a host; by default all",
+              "Ranks that share a host; by default all or, with --on, the GPUs of a usual node",
               {.allowed = AtLeast{1}});
+  command.add("--on",
+              &options->on,
+              "Plan for this hardware, which need not be here, and predict time: H200, A100-80GB, "
+              "XEON-AMX, ..., a hardware file, or the GiB of a GPU, for memory alone",
+              {.also = "hardware gpu_type gpu_kind"});
+  command.add("--gpu", &options->gpu, "The same as --on");
   command.add(
-      "--gpu",
-      &options->gpu,
-      "Plan for a GPU of this kind, which need not be here, with the least time of a step: H200, "
-      "A100-80GB, ...; or its GiB, for memory alone",
-      {.also = "gpu_type gpu_kind"});
+      "--network",
+      &options->network,
+      "What connects the nodes: the name of a link, or its Gbit/s; by default the usual one "
+      "of the hardware");
+  command.add("--price",
+              &options->terms.usd_per_hour,
+              "Dollars an hour that a node costs; by default a usual offer on demand",
+              {.allowed = Between{0, 1e6}, .also = "cost"});
+  command.add("--watts",
+              &options->terms.watts,
+              "Watts that a node draws; by default those of the hardware file",
+              {.allowed = Between{0, 1e6}, .also = "power"});
+  command.add("--walltime",
+              &options->walltime,
+              "Time after which the queue ends a job: 90m, 2.5h, 12:00:00",
+              {.also = "time time_limit max_time"});
+  command.add("--interruptions",
+              &options->terms.interruptions_h,
+              "How often an hour a node is lost, as spot instances are: 0.05 for every 20 hours",
+              {.allowed = Between{0, 1e6}, .also = "spot"});
+  command.add("--validate",
+              &options->validate,
+              "Instead predict published training figures, a file of rows as "
+              "launcher/published/rows.tsv, and compare; CONFIG is not needed");
+  command.add("--advise",
+              &options->advise,
+              "Search lanes, ZeRO stage, recomputation, loss_rows and precision for the settings "
+              "that take least time and least memory, with --on",
+              {.also = "auto autotune tune"});
+  command.add(
+      "--sweep",
+      &options->sweep,
+      "Predict time, efficiency and cost for numbers of ranks, with --on: ranks=1..1024, or "
+      "ranks=1,2,6",
+      {.also = "scaling"});
+  command.add("--compare",
+              &options->compare,
+              "Predict time, cost and energy on several kinds and numbers of devices: "
+              "Xeon-8480,L40S,8xH100",
+              {.with_commas = true});
+  command.add("--budget",
+              &options->limits.budget_usd,
+              "Find hardware on which the run costs at most so many dollars",
+              {.allowed = Between{0, 1e12}});
+  command.add("--deadline",
+              &options->deadline,
+              "Find hardware on which the run takes at most this time: 90m, 24h, 3d");
+  command.add("--buy",
+              &options->purchase.usd,
+              "Price of a node in dollars: after how many months it has cost less than its rent, "
+              "with --on",
+              {.allowed = Between{0, 1e9}});
+  command.add("--hours-a-day",
+              &options->purchase.hours_a_day,
+              "With --buy: how long the node is used",
+              {.show_default = true, .allowed = Between{0.01, 24}});
+  command.add("--usd-per-kwh",
+              &options->purchase.usd_per_kwh,
+              "With --buy: price of its power",
+              {.show_default = true, .allowed = Between{0, 100}});
+  command.add("--explain", &options->explain, "Also print what the prediction is made of");
   command.add(
       "--host-memory",
       &options->host_memory_gib,

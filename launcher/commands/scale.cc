@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/command_line/train_options.h"
 #include "launcher/commands/commands.h"
 #include "launcher/processes/run_process.h"
 #include "launcher/ranks/session.h"
@@ -73,6 +74,7 @@ void add_options(CommandSpec& command, ScaleOptions& options) {
               &options.limit_s,
               "Seconds after which a run is stopped as failed",
               {.show_default = true, .allowed = Between{1, 1e9}});
+  add_on_option(command, options.on);
   add_config_options(command, options.common);
   add_device_options(command, options.common);
 }

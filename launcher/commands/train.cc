@@ -13,6 +13,8 @@
 #include "launcher/command_line/results.h"
 #include "launcher/command_line/train_options.h"
 #include "launcher/commands/commands.h"
+#include "launcher/forecast/hardware_option.h"
+#include "launcher/forecast/kept_forecast.h"
 #include "launcher/ranks/rank_context.h"
 #include "launcher/ranks/transport.h"
 #include "launcher/run/begin_folder.h"
@@ -124,6 +126,7 @@ run::OpenedConfig read_given_config(Session& session, const TrainOptions& option
     check_train_options(options);
     require_result_path("--json", options.common.json);
     queue_results();
+    if (!options.on.empty()) planned_hardware("--on", options.on);  // before anything is made
     opened = read_config(options.common, options.walltime);
     for (const std::string& field : options.allowed_changes) config::find_references(field);
   });
@@ -242,6 +245,22 @@ void check_paths(Session& session, const TrainOptions& options, const RunConfig&
   });
 }
 
+// The forecast for the hardware `on` or for this GPU, if it is known. All ranks together.
+std::optional<forecast::KeptForecast> make_forecast(RankContext& rank,
+                                                    const run::PreparedRun& prepared,
+                                                    const std::string& on) {
+  std::optional<forecast::KeptForecast> forecast;
+  collectives::run_on_all(rank.communicator(), [&] {
+    forecast = forecast::forecast_to_keep(prepared,
+                                          on,
+                                          rank.device.device().description(),
+                                          rank.session.local_ranks(),
+                                          compute_threads());
+  });
+  if (forecast) log_info("{}", forecast::words_before(*forecast));
+  return forecast;
+}
+
 struct CloseAtEnd {
   RankDevice& device;
   ~CloseAtEnd() { device.close(); }
@@ -259,6 +278,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   const ResumedConfig resumed = find_state(rank, options, opened);
   check_paths(session, options, resumed.opened.config);
   run::PreparedRun prepared = prepare(rank, resumed);
+  const std::optional<forecast::KeptForecast> forecast = make_forecast(rank, prepared, options.on);
   const std::unique_ptr<train::RunFolder> folder = open_run_folder(session, prepared.config);
   if (!resumed.older.empty() && folder != nullptr) warn_of_older_revision(resumed.older);
   const bool on_gpu = rank.device.device().ops().separate_memory;
@@ -277,7 +297,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   describe_run(session, prepared.recorded, rank.device.device(), folder.get());
   log_in_background();
   const train::TrainResult result = trainer->run(options.max_steps);
-  report_result(result, *context, options.common.json);
+  report_result(result, *context, forecast, options.common.json);
   return result.preempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
 

@@ -26,7 +26,6 @@
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/operation_marks.h"
-#include "runtime/cuda/plan/gpu_models.h"
 #include "runtime/cuda/planned_ops.h"
 
 namespace lockstep::cuda {
@@ -156,14 +155,12 @@ class GpuDevice final : public exec::Device {
   }
   std::unique_ptr<exec::Backend> make_backend(const exec::BackendRequest& request) override {
     use();
-    const GpuModel* model = find_gpu_model(gpu_.name);
-    return cuda::make_backend(
-        {.device = gpu_.ordinal,
-         .capability = gpu_.capability,
-         .compute = request.compute,
-         .tf32 = request.tf32,
-         .record_graphs = request.record_repeated_work,
-         .peak_flops = model == nullptr ? 0 : peak_flops(*model, request.compute, request.tf32)});
+    return cuda::make_backend({.device = gpu_.ordinal,
+                               .capability = gpu_.capability,
+                               .compute = request.compute,
+                               .tf32 = request.tf32,
+                               .record_graphs = request.record_repeated_work,
+                               .peak_flops = peak_flops(request)});
   }
   collectives::Communicator& connect(collectives::Communicator& control,
                                      exec::Backend& backend,
@@ -259,6 +256,16 @@ class GpuDevice final : public exec::Device {
           "the processes",
           description());
     check(error, "the first use of the GPU");
+  }
+
+  // In the type in which products are computed.
+  double peak_flops(const exec::BackendRequest& backend) const {
+    const GpuPeaks& peaks = request_.peaks;
+    switch (backend.compute) {
+      case DType::kBF16: return peaks.bf16;
+      case DType::kF16: return peaks.fp16;
+      default: return backend.tf32 ? peaks.tf32 : peaks.fp32;
+    }
   }
 
   GpuRequest request_;

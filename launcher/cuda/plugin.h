@@ -26,10 +26,16 @@ struct GpuProbe {
   std::string why_none;              // if there are none: the reason, for the user
 };
 
+// Peak rates of products, in floating-point operations a second; 0: unknown.
+struct GpuPeaks {
+  double fp32 = 0, tf32 = 0, bf16 = 0, fp16 = 0;
+};
+
 struct GpuRequest {
   int ordinal = 0;
   bool share_gpu = false;       // several ranks may use one GPU
   double init_timeout_s = 300;  // for all ranks to join the communicator
+  GpuPeaks peaks = {};
 };
 
 // What connects two GPUs.

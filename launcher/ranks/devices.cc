@@ -22,6 +22,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
+#include "runtime/config/hardware.h"
 #include "runtime/cpu/device.h"
 #include "runtime/cuda/planned_ops.h"
 #include "runtime/run/defaults.h"
@@ -156,6 +157,17 @@ void warn_of_slow_products(collectives::Communicator& communicator) {
       first);
 }
 
+// Peak rates of a GPU by its driver's name, for MFU.
+cuda::GpuPeaks peaks_of(const std::string& driver_name) {
+  const Hardware* const gpu = config::find_gpu(driver_name);
+  if (gpu == nullptr) return {};
+  constexpr double kTera = 1e12;
+  return {.fp32 = gpu->fp32_tflops * kTera,
+          .tf32 = gpu->tf32_tflops * kTera,
+          .bf16 = gpu->bf16_tflops * kTera,
+          .fp16 = gpu->fp16_tflops * kTera};
+}
+
 }  // namespace
 
 FoundGpus find_gpus(const std::string& device) {
@@ -209,7 +221,8 @@ std::unique_ptr<exec::Device> choose_device(Session& session,
     const int chosen = choose_gpu(ranks, communicator.rank(), options.share_gpu);
     const cuda::GpuDescription& gpu = found.probe.gpus[static_cast<size_t>(chosen)];
     place = {host_identity(), gpu.ordinal, gpu.pci_bus_id, bind_to_gpu(gpu.pci_bus_id), {}};
-    device = found.plugin->make_device({.ordinal = gpu.ordinal, .share_gpu = options.share_gpu});
+    device = found.plugin->make_device(
+        {.ordinal = gpu.ordinal, .share_gpu = options.share_gpu, .peaks = peaks_of(gpu.name)});
   });
   if (trains) log_places(communicator, *found.plugin, place);
   return device;

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include <optional>
 #include <vector>
 
@@ -126,10 +128,19 @@ void print_summary(const train::TrainResult& result,
                            context.run_dir.string()));
 }
 
+// Of the rank that takes longest; 0: no step was measured.
+double mean_step_s(const train::TrainResult& result) {
+  double longest_ms = 0;
+  for (const train::RankTimes& times : result.rank_times)
+    if (times.steps > 0) longest_ms = std::max(longest_ms, times.step_ms);
+  return longest_ms / 1000;
+}
+
 // Writes into the run folder how the run has ended. All ranks together.
 void write_end(const train::TrainResult& result,
                const train::RunContext& context,
-               const std::optional<int64_t>& bad_records) {
+               const std::optional<int64_t>& bad_records,
+               const Json& forecast) {
   const int64_t steps = context.config.train.steps;
   train::RunEnd::Reason reason = train::RunEnd::Reason::kLastStep;
   if (result.preempted)
@@ -155,7 +166,8 @@ void write_end(const train::TrainResult& result,
                           signalled,
                           result.skipped_steps,
                           bad_records.value_or(0),
-                          result.energy});
+                          result.energy,
+                          forecast});
   });
 }
 
@@ -163,11 +175,20 @@ void write_end(const train::TrainResult& result,
 
 void report_result(const train::TrainResult& result,
                    const train::RunContext& context,
+                   const std::optional<forecast::KeptForecast>& forecast,
                    const std::string& json_path) {
   const std::optional<int64_t> bad_records = count_bad_records(context);
-  write_end(result, context, bad_records);
-  if (context.communicator.rank() == 0) print_summary(result, context, bad_records);
-  write_result(context.communicator, json_path, to_json(result, context, bad_records));
+  const double measured_s = mean_step_s(result);
+  const Json beside =
+      forecast && measured_s > 0 ? forecast::to_json(*forecast, measured_s) : Json();
+  write_end(result, context, bad_records, beside);
+  if (context.communicator.rank() == 0) {
+    if (!beside.is_null()) log_info("{}", forecast::words_after(*forecast, measured_s));
+    print_summary(result, context, bad_records);
+  }
+  Json json = to_json(result, context, bad_records);
+  if (!beside.is_null()) json["forecast"] = beside;
+  write_result(context.communicator, json_path, json);
   FlightRecorder::here().begin_phase(FlightPhase::kEnded);
 }
 

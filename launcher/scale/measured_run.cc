@@ -119,6 +119,10 @@ void read_result(const Json& result, MeasuredRun& run) {
                   exchange.at("shares_memory").get<bool>(),
                   exchange.value("network_bytes_per_step_per_node", int64_t{0})};
   run.joules_per_step = result.value("joules_per_step", -1.0);
+  if (const Json* forecast = result.find("forecast")) {
+    run.predicted_low_ms = forecast->at("step_ms").at(size_t{0}).get<double>();
+    run.predicted_high_ms = forecast->at("step_ms").at(size_t{1}).get<double>();
+  }
   run.energy_sources = result.value("energy_sources", std::string());
   run.energy_not_readable = result.value("energy_not_readable", std::string());
   for (const Json& rank : result.at("ranks")) {

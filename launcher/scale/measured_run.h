@@ -58,8 +58,9 @@ struct MeasuredRun {
   std::string transport;                // "shared memory and tcp"; empty for one rank
   std::vector<train::RankTimes> ranks;  // by rank
   ExchangeSizes exchange;
-  double joules_per_step = -1;                      // mean of its steps; negative: not readable
-  std::string energy_sources, energy_not_readable;  // see train::EnergyReport
+  double joules_per_step = -1;                         // mean of its steps; negative: not readable
+  std::string energy_sources, energy_not_readable;     // see train::EnergyReport
+  double predicted_low_ms = 0, predicted_high_ms = 0;  // of a step; 0: no forecast
   double other_cpus = 0;  // CPUs of this host used by other work; 0 also if ranks run elsewhere
   std::vector<std::string> command;
   std::string binding;
@@ -67,8 +68,8 @@ struct MeasuredRun {
   Json environment;  // the run's environment.json
 };
 
-// Fills in weights_hash, transport, ranks, exchange and energy from the JSON that `lockstep train
-// --json` writes. Throws JsonError if something is missing.
+// Fills in weights_hash, transport, ranks, exchange, energy and forecast from the JSON that
+// `lockstep train --json` writes. Throws JsonError if something is missing.
 void read_result(const Json& result, MeasuredRun& run);
 
 // The lines of a run's log that explain why it failed: Lockstep's own messages if there are any,

@@ -175,6 +175,7 @@ RunSetup make_setup(const ScaleOptions& options,
                       : std::min(std::max(1, processors / ranks_here),
                                  share_of(find_cpu_limits(), ranks_here).cpus);
   setup.arguments = training_arguments(options.common, device);
+  if (!options.on.empty()) setup.arguments.insert(setup.arguments.end(), {"--on", options.on});
   setup.steps = options.steps;
   setup.limit_s = options.limit_s;
   return setup;

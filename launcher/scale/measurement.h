@@ -18,6 +18,7 @@ struct ScaleOptions {
   std::string hostfile;
   std::string mpirun;
   double limit_s = 3600;
+  std::string on;  // the hardware of the runs' forecasts
 };
 
 // Runs each world size, and writes and prints the report, also if the measurement ended early.

@@ -35,19 +35,28 @@ std::string script_for(const std::string& name,
       plot);
 }
 
+double predicted_rate(const ScaleRow& row) {
+  return static_cast<double>(row.world.global_batch) / row.predicted_ms() * 1000;
+}
+
+bool has_forecast(const ModeReport& mode) {
+  return std::ranges::any_of(mode.rows, [](const ScaleRow& row) { return row.predicted_ms() > 0; });
+}
+
 // One block of data for each mode, with the columns ranks, rate, ideal rate, efficiency in percent,
-// and whether there were more threads than CPUs.
+// whether there were more threads than CPUs, and the predicted rate, if any.
 std::string rates_data(const Report& report) {
   std::string text;
   for (const ModeReport& mode : report.modes) {
     text += fmt::format("${} << END\n", name_of(mode.mode));
     for (const ScaleRow& row : mode.rows)
-      text += fmt::format("{} {} {} {} {}\n",
+      text += fmt::format("{} {} {} {} {} {}\n",
                           row.world.ranks,
                           row.samples_per_s,
                           row.ideal_samples_per_s,
                           100 * row.efficiency,
-                          row.oversubscribed ? 1 : 0);
+                          row.oversubscribed ? 1 : 0,
+                          row.predicted_ms() > 0 ? fmt::format("{}", predicted_rate(row)) : "NaN");
     text += "END\n";
   }
   return text;
@@ -101,6 +110,10 @@ Plot throughput(const Report& report) {
         plot.empty() ? "plot " : ", ",
         name_of(mode.mode),
         colour);
+    if (has_forecast(mode))
+      plot += fmt::format(", ${0} using 1:6 with points pt 2 lc {1} title 'predicted {0}'",
+                          name_of(mode.mode),
+                          colour);
   }
   return {"throughput",
           script_for("throughput",

@@ -71,6 +71,8 @@ ScaleRow summarize(std::vector<const MeasuredRun*> runs) {
   row.step_ms = sum(row.parts);
   row.samples_per_s = static_cast<double>(row.world.global_batch) / row.step_ms * 1000;
   row.joules_per_step = median_energy(runs);
+  row.predicted_low_ms = runs[0]->predicted_low_ms;  // the same for all repeats
+  row.predicted_high_ms = runs[0]->predicted_high_ms;
   row.straggler = find_straggler(*runs[high]);
   return row;
 }

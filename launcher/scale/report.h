@@ -68,6 +68,9 @@ struct ScaleRow {
   double fastest_ms = 0, slowest_ms = 0;  // over the repeats
   Parts parts{};
   double joules_per_step = -1;  // median over the repeats that know it; negative: none does
+  double predicted_low_ms = 0, predicted_high_ms = 0;  // of a step; 0: there is no forecast
+
+  double predicted_ms() const { return (predicted_low_ms + predicted_high_ms) / 2; }
   double ideal_samples_per_s = 0, efficiency = 0, ideal_step_ms = 0, lost_ms = 0;
   Parts lost{};
   std::optional<Straggler> straggler;  // if waits for slower ranks exceed 2% of a step

@@ -46,6 +46,11 @@ Json to_json(const ScaleRow& row) {
     json["joules_per_step"] = row.joules_per_step;
     json["joules_per_sample"] = joules_per_sample(row);
   }
+  if (row.predicted_ms() > 0) {
+    json["predicted_step_ms"] =
+        Json::array({Json(row.predicted_low_ms), Json(row.predicted_high_ms)});
+    json["forecast_error"] = row.predicted_ms() / row.step_ms - 1;
+  }
   json["ideal_step_ms"] = row.ideal_step_ms;
   json["lost_ms"] = row.lost_ms;
   json["lost_parts_ms"] = to_json(row.lost);
@@ -163,6 +168,22 @@ std::string energy_table(const std::vector<ScaleRow>& rows) {
   return "\n| ranks | J a step | J a sample | W |\n| ---: | ---: | ---: | ---: |\n" + text;
 }
 
+// Empty if there is no forecast.
+std::string forecast_table(const std::vector<ScaleRow>& rows) {
+  std::string text;
+  for (const ScaleRow& row : rows)
+    if (row.predicted_ms() > 0)
+      text += fmt::format("| {} | {} to {} | {} | {:+.1f}% |\n",
+                          row.world.ranks,
+                          in_ms(row.predicted_low_ms),
+                          in_ms(row.predicted_high_ms),
+                          in_ms(row.step_ms),
+                          100 * (row.predicted_ms() / row.step_ms - 1));
+  if (text.empty()) return "";
+  return "\n| ranks | predicted step ms | measured | error |\n| ---: | ---: | ---: | ---: |\n" +
+         text;
+}
+
 std::string losses_table(const std::vector<ScaleRow>& rows) {
   std::string text = "| ranks | step ms | ideal | lost |", line = "| ---: | ---: | ---: | ---: |";
   for (const Part part : kAllParts) {
@@ -195,6 +216,7 @@ std::string mode_text(const ModeReport& mode) {
         "up for some):\n\n" +
         losses_table(mode.rows);
   text += energy_table(mode.rows);
+  text += forecast_table(mode.rows);
   text += "\n";
   for (const ScaleRow& row : mode.rows)
     text += fmt::format("- {}: {}.\n", counted(row.world.ranks, "rank"), row.diagnosis);
@@ -244,7 +266,7 @@ std::string to_csv(const Report& report) {
       "mode,ranks,global_batch,lanes,repeats,oversubscribed,samples_per_s,ideal_samples_per_s,"
       "efficiency,step_ms,step_ms_fastest,step_ms_slowest,ideal_step_ms,lost_ms";
   for (const Part part : kAllParts) text += fmt::format(",lost_{}_ms", key_of(part));
-  text += ",report,joules_per_step\n";
+  text += ",report,joules_per_step,predicted_step_ms\n";
   for (const ModeReport& mode : report.modes)
     for (const ScaleRow& row : mode.rows) {
       text += fmt::format("{},{},{},{},{},{}",
@@ -265,7 +287,8 @@ std::string to_csv(const Report& report) {
         text += fmt::format(",{}", figure);
       for (const double part : row.lost) text += fmt::format(",{}", part);
       text += report.incomplete.empty() ? ",complete," : ",incomplete,";
-      text += (row.joules_per_step >= 0 ? fmt::format("{}", row.joules_per_step) : "") + "\n";
+      text += row.joules_per_step >= 0 ? fmt::format("{}", row.joules_per_step) : "";
+      text += row.predicted_ms() > 0 ? fmt::format(",{}\n", row.predicted_ms()) : ",\n";
     }
   return text;
 }

@@ -3,6 +3,8 @@
 #include <array>
 #include <regex>
 
+#include "runtime/base/error.h"
+
 namespace lockstep {
 
 std::optional<double> parse_duration(const std::string& text) {
@@ -20,6 +22,16 @@ std::optional<double> parse_duration(const std::string& text) {
   for (size_t i = 0; i < kSeconds.size(); ++i)
     if (parts[i + 1].matched) seconds += std::stod(parts[i + 1]) * kSeconds[i];
   return seconds;
+}
+
+double require_duration(const char* flag, const std::string& text) {
+  const std::optional<double> seconds = parse_duration(text);
+  if (!seconds || *seconds <= 0)
+    throw ConfigError(
+        "{}: value is '{}'; allowed: 90m, 2.5h, 1d12h or HOURS:MINUTES:SECONDS, above 0",
+        flag,
+        text);
+  return *seconds;
 }
 
 }  // namespace lockstep

@@ -10,4 +10,7 @@ namespace lockstep {
 // no duration.
 std::optional<double> parse_duration(const std::string& text);
 
+// The same for the value of an option. Throws ConfigError if it is no duration above 0.
+double require_duration(const char* flag, const std::string& text);
+
 }  // namespace lockstep

@@ -24,7 +24,10 @@ class Timeline {
  public:
   explicit Timeline(size_t capacity);
 
-  // A span from construction to destruction. `name` (truncated to 63 bytes) is copied at the end.
+  // Names are truncated to so many bytes.
+  static constexpr size_t kMaxName = 63;
+
+  // A span from construction to destruction. `name` is copied at the end.
   // `category` must outlive the timeline (a literal). A null timeline records nothing, at no cost.
   class Span {
    public:
@@ -74,7 +77,7 @@ class Timeline {
     const char* category;
     Track track;
     CollectiveGroup group;
-    char name[64];
+    char name[kMaxName + 1];
   };
   struct Ring {
     std::vector<Event> events;

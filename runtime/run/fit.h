@@ -20,7 +20,8 @@ bool lacks_memory_for_snapshot(const PreparedRun& prepared,
                                int local_ranks,
                                const MemoryLimits& limits);
 
-// Throws MemoryError if the plan does not fit; it names the largest global batch that would.
+// Throws MemoryError if the plan does not fit; it names the first setting with the same batch that
+// would fit, and the largest global batch.
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits);
 
 }  // namespace lockstep::run

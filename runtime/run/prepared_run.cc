@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/config/parse.h"
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/config_checks.h"
 #include "runtime/run/sample_use.h"
@@ -67,6 +68,22 @@ PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib) {
   PreparedRun other = prepared;
   other.defaults.bucket_mib = bucket_mib;
   plan(other);
+  return other;
+}
+
+PreparedRun with_settings(const PreparedRun& prepared, const RunConfig& config) {
+  const collectives::Topology& placed = prepared.defaults.sharding.topology;
+  config::validate_for_ranks(config, placed.ranks());
+  PreparedRun other = prepared;
+  other.config = config;
+  other.graphs =
+      std::make_shared<const plan::RunGraphs>(build_graphs(other, config.train.global_batch));
+  other.defaults =
+      choose_defaults(config, placed, other.purpose, *other.ops, other.graphs->training);
+  other.defaults.records_work = prepared.defaults.records_work;
+  other.defaults.snapshot = prepared.defaults.snapshot;
+  plan(other);
+  check_plan(other.config, other.plan, *other.ops);
   return other;
 }
 

@@ -61,6 +61,10 @@ std::vector<std::string> warnings_of(const PreparedRun& prepared);
 // The same training, planned with buckets of another size.
 PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib);
 
+// The same training with other lanes, ZeRO stage, recomputation or loss_rows. Throws ConfigError if
+// they do not go together.
+PreparedRun with_settings(const PreparedRun& prepared, const RunConfig& config);
+
 // The same training, planned without memory for a snapshot, so that it waits while checkpoints are
 // written.
 PreparedRun without_snapshot(const PreparedRun& prepared);

@@ -207,7 +207,7 @@ def values_of_flags():
     mistake("plan r.textproto --ranks 2", USAGE, "1 lane cannot be shared by 2 ranks", "--set train.lanes=2",
             files={"r.textproto": RESNET})
     mistake("plan c.textproto --gpu H9000", USAGE, "--gpu: value is 'H9000'", "H200")
-    mistake("plan c.textproto --gpu h100", USAGE, "did you mean H100")
+    mistake("plan c.textproto --on H100-SXM5", USAGE, "did you mean H100")
     mistake("plan c.textproto --gpu 80GB", USAGE, "did you mean 80?")
     mistake("plan c.textproto --gpu H200", USAGE, "--gpu H200", "unset LOCKSTEP_DEVICE",
             environment={"LOCKSTEP_DEVICE": "cpu"})

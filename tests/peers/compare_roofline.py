@@ -73,15 +73,15 @@ def main():
                 ratios, large = [], []
                 for product in products(binary, config, gpu, folder):
                     seconds = nvidia_seconds(package, interface, product)
-                    ratio = seconds / product["seconds"]
+                    ratio = seconds / product["least_seconds"]
                     count = product["count_per_step_per_rank"]
-                    own, theirs = own + count * product["seconds"], theirs + count * seconds
+                    own, theirs = own + count * product["least_seconds"], theirs + count * seconds
                     ratios.append(ratio)
                     size = f"{product['m']} x {product['n']} x {product['k']}"
                     is_large = 2.0 * product["m"] * product["n"] * product["k"] >= LARGE_FLOPS
                     large += [ratio] if is_large else []
                     if show:
-                        print(f"  {size}: {product['seconds'] * 1e6:.1f} us, NVIDIA's "
+                        print(f"  {size}: {product['least_seconds'] * 1e6:.1f} us, NVIDIA's "
                               f"{seconds * 1e6:.1f} us, {ratio:.2f}")
                     clock = CLOCKS.get(gpu, 1)
                     if (ratio * SLACK * max(clock, 1) < 1

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/json.h"
 #include "runtime/train/energy_watch.h"
 
 namespace lockstep::train {
@@ -23,6 +24,7 @@ struct RunEnd {
   int64_t skipped_steps = 0;        // because a number was not finite
   int64_t bad_records = 0;          // skipped or replaced
   EnergyReport energy = {};         // written, not read back
+  Json forecast = {};               // of the step's time, beside the measured one; likewise
 
   // Whether nothing is left to do.
   bool done() const { return reason != Reason::kPreempted; }

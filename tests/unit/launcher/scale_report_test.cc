@@ -317,7 +317,7 @@ TEST(ScaleReportText, AnIncompleteReportSaysSoEverywhere) {
   EXPECT_EQ(to_markdown(report).find("# Scaling of tiny (incomplete)\n\n**Incomplete**: a fire\n"),
             0u);
   EXPECT_EQ(to_json(report).at("incomplete"), "a fire");
-  EXPECT_CONTAINS(to_csv(report), ",-1,incomplete,\n");
+  EXPECT_CONTAINS(to_csv(report), ",-1,incomplete,,\n");
   EXPECT_CONTAINS(make_plots(report)[0].script, "tiny (incomplete): throughput");
 }
 
@@ -368,12 +368,31 @@ TEST(ScaleReportText, EnergyIsTheMedianOfTheRunsThatKnowIt) {
                   "| ranks | J a step | J a sample | W |\n"
                   "| ---: | ---: | ---: | ---: |\n"
                   "| 2 | 4 | 0.0625 | 160 |\n");
-  EXPECT_CONTAINS(to_csv(report), ",complete,\nstrong,2,");
-  EXPECT_CONTAINS(to_csv(report), ",complete,4\n");
+  EXPECT_CONTAINS(to_csv(report), ",complete,,\nstrong,2,");
+  EXPECT_CONTAINS(to_csv(report), ",complete,4,\n");
   const Json json = to_json(report);
   EXPECT_FALSE(json.at("worlds").at(0).contains("joules_per_step"));
   EXPECT_EQ(json.at("worlds").at(1).at("joules_per_step").get<double>(), 4);
   EXPECT_EQ(json.at("worlds").at(1).at("joules_per_sample").get<double>(), 0.0625);
+}
+
+TEST(ScaleReportText, ForecastsStandBesideMeasurements) {
+  Report report = report_of(strong_runs());
+  EXPECT_LACKS(to_markdown(report), "predicted step ms");
+  EXPECT_LACKS(make_plots(report)[0].script, "predicted");
+  std::vector<MeasuredRun> runs = strong_runs();
+  for (MeasuredRun& run : runs) {
+    run.predicted_low_ms = 12;
+    run.predicted_high_ms = 18;
+  }
+  report.modes[0].rows = make_rows(runs);
+  const ScaleRow& row = report.modes[0].rows[1];
+  EXPECT_CONTAINS(to_markdown(report), "| ranks | predicted step ms | measured | error |");
+  EXPECT_CONTAINS(to_csv(report), ",complete,,15\n");
+  EXPECT_CONTAINS(make_plots(report)[0].script, "title 'predicted strong'");
+  const Json json = to_json(report).at("worlds").at(1);
+  EXPECT_EQ(json.at("predicted_step_ms").at(size_t{1}).get<double>(), 18);
+  EXPECT_DOUBLE_EQ(json.at("forecast_error").get<double>(), 15 / row.step_ms - 1);
 }
 
 TEST(ScaleReportText, DigitsFitTheSize) {
@@ -388,7 +407,8 @@ TEST(ScalePlots, DataAndColumns) {
   const std::vector<Plot> plots = make_plots(report_of(strong_runs()));
   ASSERT_EQ(plots.size(), 3u);
   EXPECT_EQ(plots[0].name, "throughput");
-  EXPECT_CONTAINS(plots[0].script, "$strong << END\n1 1600 1600 100 0\n2 2560 3200 80 0\nEND\n");
+  EXPECT_CONTAINS(plots[0].script,
+                  "$strong << END\n1 1600 1600 100 0 NaN\n2 2560 3200 80 0 NaN\nEND\n");
   EXPECT_CONTAINS(plots[1].script, "$strong using 1:4");
   EXPECT_EQ(plots[2].name, "lost_time");
   EXPECT_CONTAINS(plots[2].script, "\n\"strong 2\" 3 1 0.5 1 0.5 -1\n");
@@ -404,7 +424,7 @@ TEST(ScalePlots, MoreThreadsThanCpusIsMarked) {
   for (const Plot& plot : make_plots(report_of(runs)))
     EXPECT_CONTAINS(plot.script, "more threads than CPUs") << plot.name;
   const std::vector<Plot> plots = make_plots(report_of(runs));
-  EXPECT_CONTAINS(plots[0].script, "\n2 2560 3200 80 1\n");
+  EXPECT_CONTAINS(plots[0].script, "\n2 2560 3200 80 1 NaN\n");
   EXPECT_CONTAINS(plots[1].script, "1:($5 == 1 ? $4 : NaN)");
   EXPECT_CONTAINS(plots[2].script, "\"strong 2*\"");
 }
@@ -412,13 +432,16 @@ TEST(ScalePlots, MoreThreadsThanCpusIsMarked) {
 TEST(ScaleRuns, ReadsWhatTrainWrites) {
   MeasuredRun run;
   const auto result = Json::parse(R"({"weights_hash": "0f", "joules_per_step": 2.5,
-      "energy_not_readable": "CPUs of ada: hidden", "exchange": {
+      "energy_not_readable": "CPUs of ada: hidden",
+      "forecast": {"on": "here", "step_ms": [7, 8]}, "exchange": {
       "buckets": 3, "largest_bucket_bytes": 1024, "shares_memory": true}, "ranks": [
       {"rank": 0, "host": "ada", "steps": 50, "step_ms": 9, "compute_ms": 1, "data_wait_ms": 2,
        "comm_exposed_ms": 3, "straggler_ms": 0.5, "optimizer_ms": 4}]})");
   read_result(result, run);
   EXPECT_EQ(run.weights_hash, "0f");
   EXPECT_EQ(run.joules_per_step, 2.5);
+  EXPECT_EQ(run.predicted_low_ms, 7);
+  EXPECT_EQ(run.predicted_high_ms, 8);
   EXPECT_EQ(run.energy_not_readable, "CPUs of ada: hidden");
   ASSERT_EQ(run.ranks.size(), 1u);
   EXPECT_EQ(run.ranks[0].host, "ada");

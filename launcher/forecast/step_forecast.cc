@@ -1,0 +1,241 @@
+#include "launcher/forecast/step_forecast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <tuple>
+
+#include "launcher/forecast/timed_run.h"
+
+namespace lockstep::forecast {
+namespace {
+
+using collectives::Topology;
+
+// A bound of all ranges: the least times or the most.
+using Bound = double Range::*;
+
+constexpr double kGiga = 1e9, kMicro = 1e-6;
+
+// The time of a message of `bytes` from each rank's buffer among all ranks, in a reduce-scatter or
+// an all-gather.
+class Links {
+ public:
+  Links(const Place& place, const Topology& topology) : place_(place), topology_(topology) {}
+
+  double seconds(double bytes) const {
+    double seconds = 0;
+    if (topology_.per_node > 1 && !topology_.shares_memory && place_.link != nullptr)
+      seconds += level(*place_.link, topology_.per_node, bytes);
+    // The ranks of a node share its network, and each sends its part.
+    if (topology_.nodes > 1 && place_.network != nullptr)
+      seconds += level(*place_.network, topology_.nodes, bytes);
+    return seconds;
+  }
+
+  // Of a few numbers from all ranks to all.
+  double totals() const { return 2 * seconds(0); }
+
+ private:
+  static double level(const Link& link, int count, double bytes) {
+    const double hops = std::ceil(std::log2(count));
+    return link.latency_us * kMicro * hops +
+           bytes * (count - 1) / count / (link.gbytes_per_s * kGiga);
+  }
+
+  const Place& place_;
+  const Topology& topology_;
+};
+
+// The clock of the simulation: when the rank and its links are free.
+struct Clock {
+  double rank = 0, links = 0, exchange = 0, exposed = 0;
+
+  // A message that may begin at `ready`; returns when it has arrived.
+  double send(double ready, double seconds) {
+    links = std::max(links, ready) + seconds;
+    exchange += seconds;
+    return links;
+  }
+  void wait_until(double time) {
+    if (time <= rank) return;
+    exposed += time - rank;
+    rank = time;
+  }
+};
+
+class Simulation {
+ public:
+  Simulation(const run::PreparedRun& prepared,
+             const Place& place,
+             const GraphWork& work,
+             const std::vector<OpTime>& times,
+             const OpTimes& op_times)
+      : prepared_(prepared),
+        program_(prepared.plan.programs.training),
+        work_(work),
+        times_(times),
+        links_(place, prepared.plan.sharding.topology),
+        buckets_(prepared.plan.layout.all_buckets()) {
+    const double gradients = gradient_bytes(prepared);
+    lane_sum_ = op_times.time(kLaneSum, gradients, lane_extents(prepared)).seconds;
+    rest_ = op_times.time(kStepRest, gradients, {memory_sharers(prepared)}).seconds;
+    update_ = op_times.time(update_name(prepared), update_bytes(prepared), {}).seconds;
+  }
+
+  Range sums() const { return lane_sum_ * lanes() + rest_; }
+  const Range& update() const { return update_; }
+  int lanes() const { return prepared_.plan.sharding.shares().most(); }
+
+  Clock run(Bound bound) const {
+    const plan::ShardingPlan& sharding = prepared_.plan.sharding;
+    const bool several = sharding.topology.ranks() > 1;
+    Clock clock;
+    for (int lane = 0; lane < lanes(); ++lane) {
+      const bool gathers = several && (lane == 0 || program_.gathers_each_run);
+      const bool sends = several && (lane == lanes() - 1 || sharding.shards_gradients());
+      run_lane(bound, gathers, sends, clock);
+      clock.rank += lane_sum_.*bound;
+    }
+    clock.wait_until(clock.links);
+    if (several && !prepared_.plan.traffic.sum_gathers.empty())
+      clock.wait_until(clock.send(clock.rank, links_.seconds(sum_bytes())));
+    if (several) clock.wait_until(clock.send(clock.rank, links_.totals()));
+    clock.rank += rest_.*bound + update_.*bound;
+    return clock;
+  }
+
+ private:
+  double bucket_bytes(int bucket, DType type) const {
+    return static_cast<double>(buckets_[static_cast<size_t>(bucket)].size()) *
+           static_cast<double>(size_of(type));
+  }
+
+  double sum_bytes() const {
+    const plan::TrafficPlan& traffic = prepared_.plan.traffic;
+    double bytes = 0;
+    for (const auto& item : traffic.sum_gathers.rounded)
+      bytes += bucket_bytes(item.bucket, traffic.wire);
+    for (const auto& item : traffic.sum_gathers.floats)
+      bytes += bucket_bytes(item.bucket, DType::kF32);
+    return bytes;
+  }
+
+  void run_lane(Bound bound, bool gathers, bool sends, Clock& clock) const {
+    const plan::Plan& plan = prepared_.plan;
+    const DType gathered =
+        plan.sharding.shards_optimizer() ? plan.layout.compute : plan.traffic.wire;
+    std::vector<double> arrived;
+    for (size_t i = 0; gathers && i < program_.gathers.size(); ++i)
+      arrived.push_back(clock.send(
+          clock.rank, links_.seconds(bucket_bytes(program_.gathers[i].bucket, gathered))));
+    for (size_t op = 0; op < work_.of_op.size(); ++op) {
+      const size_t needed =
+          gathers && op < program_.gathered_before_op.size() ? program_.gathered_before_op[op] : 0;
+      if (needed > 0) clock.wait_until(arrived[std::min(needed, arrived.size()) - 1]);
+      clock.rank += times_[work_.of_op[op]].seconds.*bound;
+      if (!sends || plan.traffic.power_sgd) continue;
+      for (const int bucket : program_.buckets_after_op[op])
+        clock.send(clock.rank, links_.seconds(bucket_bytes(bucket, plan.traffic.wire)));
+    }
+  }
+
+  const run::PreparedRun& prepared_;
+  const plan::ProgramPlan& program_;
+  const GraphWork& work_;
+  const std::vector<OpTime>& times_;
+  const Links links_;
+  const std::vector<collectives::Range> buckets_;
+  Range lane_sum_, rest_, update_;
+};
+
+// The ops by kind, those that take longest first.
+std::vector<ForecastPart> parts_of(const GraphWork& work,
+                                   const std::vector<OpTime>& times,
+                                   int lanes) {
+  std::map<std::string, ForecastPart> kinds;
+  for (size_t i = 0; i < times.size(); ++i) {
+    const std::string name = graph::name_of(work.works[i].kind);
+    ForecastPart& part = kinds.try_emplace(name, ForecastPart{name, {}, true}).first->second;
+    part.seconds += times[i].seconds * (static_cast<double>(work.works[i].count) * lanes);
+    part.measured = part.measured && times[i].measured;
+  }
+  std::vector<ForecastPart> parts;
+  for (auto& [name, part] : kinds) parts.push_back(std::move(part));
+  std::ranges::stable_sort(
+      parts, [](const auto& a, const auto& b) { return a.seconds.high > b.seconds.high; });
+  return parts;
+}
+
+std::vector<ForecastProduct> products_of(const GraphWork& work, const OpTimes& times, int lanes) {
+  std::vector<ForecastProduct> products;
+  for (const OpWork& op : work.works)
+    for (const Product& product : op.products) {
+      const int64_t count = op.count * product.repeats * lanes;
+      const double seconds = times.least_seconds(op, product);
+      const auto known = std::ranges::find_if(products, [&](const ForecastProduct& other) {
+        const Product& o = other.product;
+        return std::tuple(o.m, o.n, o.k, o.groups, o.convolution, other.least_seconds) ==
+               std::tuple(
+                   product.m, product.n, product.k, product.groups, product.convolution, seconds);
+      });
+      if (known == products.end())
+        products.push_back({op.name, product, count, seconds});
+      else
+        known->count += count;
+    }
+  std::ranges::stable_sort(products, std::greater(), [](const ForecastProduct& each) {
+    return each.least_seconds * static_cast<double>(each.count);
+  });
+  return products;
+}
+
+}  // namespace
+
+StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place) {
+  const Arithmetic arithmetic = arithmetic_of(prepared);
+  const OpTimes op_times(
+      *place.hardware, arithmetic, {.ranks = place.ranks_per_node, .threads = place.threads});
+  const GraphWork work = work_of(prepared.graphs->training);
+  std::vector<OpTime> times;
+  StepForecast forecast;
+  double measured = 0;
+  for (const OpWork& op : work.works) {
+    times.push_back(op_times.time(op));
+    const Range seconds = times.back().seconds * static_cast<double>(op.count);
+    forecast.compute += seconds;
+    if (times.back().measured) measured += seconds.middle();
+    forecast.least_seconds += op_times.least_seconds(op) * static_cast<double>(op.count);
+  }
+  const Simulation simulation(prepared, place, work, times, op_times);
+  const int lanes = simulation.lanes();
+  forecast.measured_share = measured / std::max(forecast.compute.middle(), 1e-30);
+  forecast.compute = forecast.compute * lanes;
+  forecast.least_seconds *= lanes;
+  forecast.sums = simulation.sums();
+  forecast.update = simulation.update();
+  const Clock least = simulation.run(&Range::low), most = simulation.run(&Range::high);
+  forecast.exchange = {least.exchange, most.exchange};
+  forecast.exposed = {least.exposed, most.exposed};
+  const int ranks = prepared.plan.sharding.topology.ranks();
+  const double behind = std::sqrt(2 * std::log(ranks));
+  forecast.stragglers = {least.rank * place.spread.low * behind,
+                         most.rank * place.spread.high * behind};
+  forecast.step = Range{least.rank, most.rank} + forecast.stragglers;
+  forecast.model_flops = prepared.flops_per_sample *
+                         static_cast<double>(prepared.config.train.global_batch) /
+                         prepared.plan.sharding.lanes * lanes;
+  const double share =
+      place.hardware->kind == Hardware::Kind::kGpu
+          ? 1
+          : static_cast<double>(place.threads) / static_cast<double>(place.hardware->cpu.cores);
+  forecast.mfu = rate_of(
+      forecast.model_flops,
+      forecast.step * (peak_flops(*place.hardware, arithmetic, arithmetic.compute) * share));
+  forecast.ops = parts_of(work, times, lanes);
+  forecast.products = products_of(work, op_times, lanes);
+  return forecast;
+}
+
+}  // namespace lockstep::forecast
