@@ -162,7 +162,7 @@ class Watch {
     uncorrected_errors_ = std::max(uncorrected_errors_, state.uncorrected_errors);
   }
 
-  // Of the time since the reading before.
+  // Over the time since the reading before.
   void add_energy(const exec::DeviceState& reading) {
     if (shared_->readings.empty()) return;
     const double before_w = shared_->readings.back().power_w;

@@ -16,7 +16,7 @@ struct Finding {
   Level level = Level::kOk;
   std::string name;  // "limits.nofile": the area and what was checked
   std::string text;  // what was found
-  // Of warnings and errors: what it costs and how to mend it.
+  // What it costs and how to mend it, for warnings and errors.
   std::string cost = {}, remedy = {};
   std::vector<std::string> hosts = {};  // where; empty: a finding about the whole run
 };

@@ -20,7 +20,7 @@ constexpr Efficiency kGpu = {.large_products = {0.60, 0.85},
                              .attention = {0.30, 0.60},
                              .memory = {0.60, 0.90},
                              .overhead_us = {1.5, 5}};
-// Of this program's kernels on the machines of BENCHMARKS.md.
+// What this program's kernels reach on the machines of BENCHMARKS.md.
 constexpr Efficiency kCpu = {.large_products = {0.70, 0.92},
                              .convolutions = {0.55, 0.90},
                              .attention = {0.30, 0.70},

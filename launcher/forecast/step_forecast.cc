@@ -34,7 +34,7 @@ class Links {
     return seconds;
   }
 
-  // Of a few numbers from all ranks to all.
+  // The time of a few numbers from all ranks to all.
   double totals() const { return 2 * seconds(0); }
 
  private:

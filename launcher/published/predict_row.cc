@@ -197,8 +197,8 @@ double update_bytes(const std::string& kind) {
   return 34;                                            // Adam
 }
 
-// Of an element of the gradients when they are exchanged. Autocast leaves weights and gradients in
-// FP32; parameters in 16 bits have gradients in 16 bits.
+// The bytes of an element of the gradients when they are exchanged. Autocast leaves weights and
+// gradients in FP32; parameters in 16 bits have gradients in 16 bits.
 double gradient_bytes(const PublishedRow& row, Arithmetic arithmetic, Sharding sharding) {
   if (arithmetic != Arithmetic::kHalf) return 4;
   const bool shards = sharding != Sharding::kNone && sharding != Sharding::kUpdate;
@@ -316,7 +316,7 @@ std::optional<Prediction> predict(const PublishedRow& row,
       flops += 2 * each.heads * each.queries * each.keys * each.size;
     prediction.value = 3 * flops / trainer->network.samples * rate / devices / 1e12;
   } else if (unit == "fraction") {
-    // Of linear scaling from one device.
+    // A share of linear scaling from one device.
     TrainerCase one = *trainer;
     one.devices = one.nodes = 1;
     prediction.value = step_of(one).seconds / prediction.step.seconds;

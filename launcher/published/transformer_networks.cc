@@ -209,7 +209,7 @@ NetworkWork translation(double tokens, const TransformerShape& shape) {
 NetworkWork transformer_xl(double batch, bool large) {
   constexpr double kVocabulary = 267735;
   // The adaptive softmax: the first clusters of words have the full width, rare words less of it.
-  // Of all tokens these shares are in the later clusters.
+  // The shares of all tokens that are in the later clusters.
   constexpr std::array<double, 5> kEnds = {0, 19997, 39997, 199997, kVocabulary};
   constexpr std::array<double, 4> kShares = {1, 0.07, 0.10, 0.04};
   const TransformerShape shape =

@@ -303,7 +303,7 @@ TrainerStep step_of(const TrainerCase& trainer) {
   Times times = micro_batch.all();
   TrainerStep step;
   step.recompute = trainer.recomputed * (times.forward - micro_batch.head());
-  // Of the gradients only those of activations are computed.
+  // Only the gradients of activations are computed.
   if (trainer.adapters) times.backward /= 2;
   step.forward = times.forward;
   step.backward = times.backward;

@@ -67,7 +67,7 @@ struct TrainerConstants {
   double hidden = 0.114;         // what hidden exchange costs of its own time, with whole gradients
   double hidden_shards = 0.161;  // and with sharded parameters
   double network = 0.881;        // share of the link's rate in training
-  // Of data, not of trainers.
+  // These belong to data, not to trainers.
   double pretraining_fill = 0.563;  // tokens that are no padding, of BERT's sequences of 512
   double mlperf_fill = 0.441;
   double bucket_fill = 0.925;     // of translation batches, which have sentences of equal lengths
