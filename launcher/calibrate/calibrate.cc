@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <ctime>
 #include <filesystem>
 
 #include "launcher/calibrate/machine_rates.h"
@@ -91,13 +90,6 @@ std::vector<MeasuredOp> measure(const Probe& probe,
   std::error_code ignored;
   fs::remove_all(run_dir, ignored);
   return ops;
-}
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm date{};
-  ::gmtime_r(&now, &date);
-  return fmt::format("{:04}-{:02}-{:02}", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
 }
 
 }  // namespace

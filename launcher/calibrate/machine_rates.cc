@@ -1,12 +1,14 @@
 #include "launcher/calibrate/machine_rates.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -115,6 +117,13 @@ DiskRates measure_disk(const std::filesystem::path& folder) {
   for (size_t i = 0; i < kBlocks; ++i) file.read(block, i * block.size());
   rates.read_gbytes_per_s = bytes / ((now_ms() - start) * 1e6);
   return rates;
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm date{};
+  ::gmtime_r(&now, &date);
+  return fmt::format("{:04}-{:02}-{:02}", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
 }
 
 }  // namespace lockstep::launcher

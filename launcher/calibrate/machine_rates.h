@@ -2,6 +2,7 @@
 // Rates of this machine that need no training.
 
 #include <filesystem>
+#include <string>
 
 namespace lockstep::launcher {
 
@@ -15,5 +16,8 @@ struct DiskRates {
 
 // Writes and reads a file in `folder`, which is removed again. Throws IoError.
 DiskRates measure_disk(const std::filesystem::path& folder);
+
+// The date in UTC, "2026-11-30": that of a measurement.
+std::string today();
 
 }  // namespace lockstep::launcher

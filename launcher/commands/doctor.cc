@@ -10,6 +10,7 @@
 
 #include "collectives/agree/agreement.h"
 #include "launcher/calibrate/calibrate.h"
+#include "launcher/calibrate/measure_network.h"
 #include "launcher/command_line/common_options.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
@@ -36,15 +37,42 @@ struct DoctorOptions {
   CalibrationOptions calibration;
 };
 
-// Measures this machine, and writes the hardware file.
+// Measures the network between the hosts of this run, and writes it into the hardware file.
+void calibrate_network(Session& session, const std::string& path) {
+  constexpr size_t kMaxFileBytes = size_t{16} << 20;
+  Hardware hardware;
+  collectives::run_on_root(session.communicator(), [&] {
+    require_result_path("--calibrate", path, {".textproto"});
+    if (!std::filesystem::exists(path))
+      throw ConfigError(
+          "--calibrate {0}: no such file; first measure one of the hosts: lockstep doctor "
+          "--calibrate {0}, without mpirun or srun",
+          path);
+    hardware = config::parse_hardware(read_file(path, kMaxFileBytes), path);
+  });
+  const Link link = measure_network(session);
+  collectives::run_on_root(session.communicator(), [&] {
+    set_network(hardware, link);
+    write_file_atomically(path, config::to_text(hardware));
+    fmt::print(
+        "network: {:.3g} Gbit/s a host, {:.3g} us for an empty message, {:.3g} MB while "
+        "ranks compute; written to {}\n",
+        8 * link.gbytes_per_s,
+        link.latency_us,
+        link.unattended_mbytes,
+        path);
+  });
+}
+
+// Measures this machine, or the network of several, and writes the hardware file.
 ExitCode run_calibration(Session& session, DoctorOptions& options) {
   namespace fs = std::filesystem;
-  if (session.communicator().size() > 1 || !session.library().empty())
-    throw collectives::AgreedError(
-        ExitCode::kUsage,
-        "doctor --calibrate: allowed: alone, without mpirun, srun or WORLD_SIZE, since it starts "
-        "ranks itself");
-  init_log(options.common.log_level, 0, 1);
+  collectives::Communicator& communicator = session.communicator();
+  init_log(options.common.log_level, communicator.rank(), communicator.size());
+  if (communicator.size() > 1 || !session.library().empty()) {
+    calibrate_network(session, options.calibrate);
+    return ExitCode::kOk;
+  }
   require_result_path("--calibrate", options.calibrate, {".textproto"});
   options.calibration.name = fs::path(options.calibrate).stem().string();
   const fs::path runs = options.calibrate + ".runs";
@@ -146,7 +174,8 @@ CommandSpec doctor_command() {
   command.add("--calibrate",
               &options->calibrate,
               "Instead measure this machine for some minutes, and write a hardware file for "
-              "`lockstep plan --on FILE`",
+              "`lockstep plan --on FILE`. With a rank on each of several hosts, add their network "
+              "to that file",
               {.also = "benchmark"});
   command.add("--types",
               &options->calibration.types,

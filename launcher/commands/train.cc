@@ -157,7 +157,7 @@ double find_link_rate(RankContext& rank, const RunConfig& config) {
                        run::stage_0_below_gbit(config, rank.placed, ops) > 0;
   // GPUs have links that the host does not see.
   if (!decides || ops.separate_memory) return 0;
-  const double gbit = collectives::measure_link_gbit(rank.communicator(), rank.placed);
+  const double gbit = collectives::measure_link(rank.communicator(), rank.placed).gbit;
   log_info("the network of a node sends {:.3g} Gbit/s (measured; comm.link_gbit sets it)", gbit);
   return gbit;
 }

@@ -1,6 +1,7 @@
 #include "launcher/forecast/op_work.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/conv_transpose2d.h"
@@ -33,7 +34,8 @@ bool multiplies_matrices(OpKind kind) {
 
 class Work {
  public:
-  Work(const graph::Graph& graph, const graph::Op& op) : graph_(graph), op_(op), call_(graph, op) {
+  Work(const graph::Graph& graph, const graph::Op& op, double target_share)
+      : graph_(graph), op_(op), call_(graph, op), target_share_(target_share) {
     work_.kind = op.kind;
     work_.name = op.name;
     work_.type = DType::kF32;
@@ -104,7 +106,8 @@ class Work {
     const TensorId d_x = trains ? op_.outputs[graph::LinearCrossEntropyOut::kDX] : kNoTensor;
     const TensorId d_weight =
         trains ? op_.outputs[graph::LinearCrossEntropyOut::kDWeight] : kNoTensor;
-    const auto s = graph::LinearShape::of(graph_.shape(x), graph_.shape(weight));
+    auto s = graph::LinearShape::of(graph_.shape(x), graph_.shape(weight));
+    s.rows = std::max<int64_t>(1, std::llround(target_share_ * static_cast<double>(s.rows)));
     const int64_t chunk = std::min(op_.as<graph::LinearCrossEntropyAttributes>().rows, s.rows);
     work_.type = graph_[x].dtype;
     work_.extents = {s.rows, s.outputs, s.inputs, d_x != kNoTensor, d_weight != kNoTensor};
@@ -190,6 +193,7 @@ class Work {
   const graph::Graph& graph_;
   const graph::Op& op_;
   const graph::OpCall call_;
+  const double target_share_;
   OpWork work_;
 };
 
@@ -215,10 +219,10 @@ bool OpWork::same_as(const OpWork& other) const {
          rest_bytes == other.rest_bytes;
 }
 
-GraphWork work_of(const graph::Graph& graph) {
+GraphWork work_of(const graph::Graph& graph, double target_share) {
   GraphWork all;
   for (const graph::Op& op : graph.ops) {
-    OpWork work = Work(graph, op).find();
+    OpWork work = Work(graph, op, target_share).find();
     const auto known =
         std::ranges::find_if(all.works, [&](const OpWork& other) { return other.same_as(work); });
     all.of_op.push_back(static_cast<size_t>(known - all.works.begin()));

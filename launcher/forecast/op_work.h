@@ -47,6 +47,8 @@ struct GraphWork {
   std::vector<size_t> of_op;  // by op of the graph: its index in `works`
 };
 
-GraphWork work_of(const graph::Graph& graph);
+// `target_share`: of the rows of the loss, the share that has a target, if products leave out the
+// others.
+GraphWork work_of(const graph::Graph& graph, double target_share = 1);
 
 }  // namespace lockstep::forecast

@@ -20,7 +20,7 @@ Range evaluation_pass(const run::PreparedRun& prepared, const Place& place) {
                       arithmetic_of(prepared),
                       {.ranks = place.ranks_per_node, .threads = place.threads});
   Range seconds;
-  for (const OpWork& work : work_of(*prepared.graphs->evaluation).works)
+  for (const OpWork& work : work_of_run(prepared, *prepared.graphs->evaluation).works)
     seconds += times.time(work).seconds * static_cast<double>(work.count);
   return seconds;
 }

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "launcher/forecast/timed_run.h"
 
@@ -16,7 +18,7 @@ using collectives::Topology;
 // A bound of all ranges: the least times or the most.
 using Bound = double Range::*;
 
-constexpr double kGiga = 1e9, kMicro = 1e-6;
+constexpr double kGiga = 1e9, kMega = 1e6, kMicro = 1e-6;
 
 // The time of a message of `bytes` from each rank's buffer among all ranks, in a reduce-scatter or
 // an all-gather.
@@ -34,8 +36,28 @@ class Links {
     return seconds;
   }
 
+  // The time of a rank's thread for what it sends and receives of that between nodes. Assumed: a
+  // core moves 0.8 to 2 GB/s each way over TCP. GPUs' messages need no CPU.
+  Range thread_seconds(double bytes) const {
+    constexpr Range kSecondsOfGbyte = {0.5, 1.25};
+    if (topology_.nodes == 1 || place_.hardware->kind == Hardware::Kind::kGpu) return {};
+    const double sent = bytes * (topology_.nodes - 1) / topology_.nodes / topology_.per_node;
+    return kSecondsOfGbyte * (sent / kGiga);
+  }
+
   // The time of a few numbers from all ranks to all.
   double totals() const { return 2 * seconds(0); }
+
+  // What the links carry at most, in seconds, while a rank computes an op.
+  double unattended_seconds() const {
+    // Without a measurement; GPUs' messages need no calls.
+    constexpr double kMbytes = 3;
+    if (topology_.nodes == 1 || place_.network == nullptr ||
+        place_.hardware->kind == Hardware::Kind::kGpu)
+      return std::numeric_limits<double>::infinity();
+    const double mbytes = place_.network->unattended_mbytes;
+    return (mbytes > 0 ? mbytes : kMbytes) * kMega / (place_.network->gbytes_per_s * kGiga);
+  }
 
  private:
   static double level(const Link& link, int count, double bytes) {
@@ -48,21 +70,43 @@ class Links {
   const Topology& topology_;
 };
 
-// The clock of the simulation: when the rank and its links are free.
-struct Clock {
-  double rank = 0, links = 0, exchange = 0, exposed = 0;
+// The clock of the simulation: a rank, and links that carry one message after the other. They work
+// side by side, the links while the rank computes an op for `unattended_s` at most.
+class Clock {
+ public:
+  explicit Clock(double unattended_s) : unattended_s_(unattended_s) {}
 
-  // A message that may begin at `ready`; returns when it has arrived.
-  double send(double ready, double seconds) {
-    links = std::max(links, ready) + seconds;
-    exchange += seconds;
-    return links;
+  void compute(double seconds) {
+    rank_ += seconds;
+    carried_ = std::min(exchange_, carried_ + std::min(seconds, unattended_s_));
   }
-  void wait_until(double time) {
-    if (time <= rank) return;
-    exposed += time - rank;
-    rank = time;
+  // A message that is sent now, and takes the links and the rank's thread so many seconds. Returns
+  // its place among all: what the links have carried when it has arrived.
+  double send(double seconds, double thread_seconds) {
+    thread_ += thread_seconds;
+    return exchange_ += seconds;
   }
+  void wait_for(double message) {
+    if (message <= carried_) return;
+    const double seconds = message - carried_;
+    thread_ = std::max(0.0, thread_ - seconds);
+    rank_ += seconds;
+    exposed_ += seconds;
+    carried_ = message;
+  }
+  // The end of the exchange: what the thread has not done while it waited is late.
+  void finish_exchange() {
+    wait_for(exchange_);
+    rank_ += std::exchange(thread_, 0);
+  }
+
+  double seconds() const { return rank_; }
+  double exchange() const { return exchange_; }
+  double exposed() const { return exposed_; }
+
+ private:
+  const double unattended_s_;
+  double rank_ = 0, thread_ = 0, exchange_ = 0, carried_ = 0, exposed_ = 0;
 };
 
 class Simulation {
@@ -91,18 +135,18 @@ class Simulation {
   Clock run(Bound bound) const {
     const plan::ShardingPlan& sharding = prepared_.plan.sharding;
     const bool several = sharding.topology.ranks() > 1;
-    Clock clock;
+    Clock clock(links_.unattended_seconds());
     for (int lane = 0; lane < lanes(); ++lane) {
       const bool gathers = several && (lane == 0 || program_.gathers_each_run);
       const bool sends = several && (lane == lanes() - 1 || sharding.shards_gradients());
       run_lane(bound, gathers, sends, clock);
-      clock.rank += lane_sum_.*bound;
+      clock.compute(lane_sum_.*bound);
     }
-    clock.wait_until(clock.links);
+    clock.finish_exchange();
     if (several && !prepared_.plan.traffic.sum_gathers.empty())
-      clock.wait_until(clock.send(clock.rank, links_.seconds(sum_bytes())));
-    if (several) clock.wait_until(clock.send(clock.rank, links_.totals()));
-    clock.rank += rest_.*bound + update_.*bound;
+      clock.wait_for(send(bound, sum_bytes(), clock));
+    if (several) clock.wait_for(clock.send(links_.totals(), 0));
+    clock.compute(rest_.*bound + update_.*bound);
     return clock;
   }
 
@@ -110,6 +154,10 @@ class Simulation {
   double bucket_bytes(int bucket, DType type) const {
     return static_cast<double>(buckets_[static_cast<size_t>(bucket)].size()) *
            static_cast<double>(size_of(type));
+  }
+
+  double send(Bound bound, double bytes, Clock& clock) const {
+    return clock.send(links_.seconds(bytes), links_.thread_seconds(bytes).*bound);
   }
 
   double sum_bytes() const {
@@ -128,16 +176,15 @@ class Simulation {
         plan.sharding.shards_optimizer() ? plan.layout.compute : plan.traffic.wire;
     std::vector<double> arrived;
     for (size_t i = 0; gathers && i < program_.gathers.size(); ++i)
-      arrived.push_back(clock.send(
-          clock.rank, links_.seconds(bucket_bytes(program_.gathers[i].bucket, gathered))));
+      arrived.push_back(send(bound, bucket_bytes(program_.gathers[i].bucket, gathered), clock));
     for (size_t op = 0; op < work_.of_op.size(); ++op) {
       const size_t needed =
           gathers && op < program_.gathered_before_op.size() ? program_.gathered_before_op[op] : 0;
-      if (needed > 0) clock.wait_until(arrived[std::min(needed, arrived.size()) - 1]);
-      clock.rank += times_[work_.of_op[op]].seconds.*bound;
+      if (needed > 0) clock.wait_for(arrived[std::min(needed, arrived.size()) - 1]);
+      clock.compute(times_[work_.of_op[op]].seconds.*bound);
       if (!sends || plan.traffic.power_sgd) continue;
       for (const int bucket : program_.buckets_after_op[op])
-        clock.send(clock.rank, links_.seconds(bucket_bytes(bucket, plan.traffic.wire)));
+        send(bound, bucket_bytes(bucket, plan.traffic.wire), clock);
     }
   }
 
@@ -197,7 +244,7 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
   const Arithmetic arithmetic = arithmetic_of(prepared);
   const OpTimes op_times(
       *place.hardware, arithmetic, {.ranks = place.ranks_per_node, .threads = place.threads});
-  const GraphWork work = work_of(prepared.graphs->training);
+  const GraphWork work = work_of_run(prepared, prepared.graphs->training);
   std::vector<OpTime> times;
   StepForecast forecast;
   double measured = 0;
@@ -216,13 +263,13 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
   forecast.sums = simulation.sums();
   forecast.update = simulation.update();
   const Clock least = simulation.run(&Range::low), most = simulation.run(&Range::high);
-  forecast.exchange = {least.exchange, most.exchange};
-  forecast.exposed = {least.exposed, most.exposed};
+  forecast.exchange = {least.exchange(), most.exchange()};
+  forecast.exposed = {least.exposed(), most.exposed()};
   const int ranks = prepared.plan.sharding.topology.ranks();
   const double behind = std::sqrt(2 * std::log(ranks));
-  forecast.stragglers = {least.rank * place.spread.low * behind,
-                         most.rank * place.spread.high * behind};
-  forecast.step = Range{least.rank, most.rank} + forecast.stragglers;
+  forecast.stragglers = {least.seconds() * place.spread.low * behind,
+                         most.seconds() * place.spread.high * behind};
+  forecast.step = Range{least.seconds(), most.seconds()} + forecast.stragglers;
   forecast.model_flops = prepared.flops_per_sample *
                          static_cast<double>(prepared.config.train.global_batch) /
                          prepared.plan.sharding.lanes * lanes;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
 #include <map>
 #include <unordered_map>
 
@@ -159,7 +160,37 @@ class Parts {
   Span lane_ = {"", "", 0, -1};  // the latest
 };
 
+// The share of a sample's rows that have a target.
+double target_share(const run::PreparedRun& prepared) {
+  constexpr int64_t kSamples = 64;
+  const data::Dataset* data = prepared.data->train.get();
+  if (prepared.ops->separate_memory || data == nullptr || data->target().dtype != DType::kI32)
+    return 1;
+  const bool masked = prepared.model->traits().text_task == config::TextTask::kMaskedTokens;
+  if (!prepared.data->summary.placeholder.empty()) return masked ? TokensConfig{}.mask_share : 1;
+  std::vector<std::byte> input(data->input().bytes()), target(data->target().bytes());
+  const auto rows = static_cast<size_t>(data->target().shape.elements());
+  int64_t targets = 0;
+  const int64_t samples = std::min(kSamples, data->samples());
+  for (int64_t i = 0; i < samples; ++i) {
+    const data::SampleKey key = {.index = i * data->samples() / samples, .augment = true};
+    data->read(key, input.data(), target.data());
+    for (size_t row = 0; row < rows; ++row) {
+      int32_t value = 0;
+      std::memcpy(&value, target.data() + row * sizeof(value), sizeof(value));
+      if (value >= 0) ++targets;
+    }
+  }
+  return static_cast<double>(targets) / static_cast<double>(samples * static_cast<int64_t>(rows));
+}
+
 }  // namespace
+
+GraphWork work_of_run(const run::PreparedRun& prepared, const graph::Graph& graph) {
+  const bool skips_rows = std::ranges::any_of(
+      graph.ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kLinearCrossEntropy; });
+  return work_of(graph, skips_rows ? target_share(prepared) : 1);
+}
 
 Arithmetic arithmetic_of(const run::PreparedRun& prepared) {
   return {.compute = prepared.plan.layout.compute,
@@ -198,7 +229,7 @@ double update_bytes(const run::PreparedRun& prepared) {
 std::vector<MeasuredOp> measured_ops(const run::PreparedRun& prepared,
                                      const Json& timeline,
                                      int threads) {
-  const GraphWork work = work_of(prepared.graphs->training);
+  const GraphWork work = work_of_run(prepared, prepared.graphs->training);
   Parts parts(prepared, work);
   for (const auto& [rank, spans] : spans_of(timeline)) parts.add(spans);
   return parts.ops(threads);

@@ -9,7 +9,9 @@ a read-only disk, hosts as network namespaces) are skipped without it.
 import json
 import os
 import pathlib
+import re
 import resource
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +20,8 @@ import hosts
 import lockstep_run
 
 
+HARDWARE = (pathlib.Path(__file__).resolve().parents[2]
+            / "configs/hardware/xeon-8480.textproto")
 BY_CHANCE = {"disk.slow"}  # of other work on this machine
 
 
@@ -141,6 +145,21 @@ def without_mpi(trial):
                  "rank 0 alone prints")
 
 
+def calibrated_network(trial, made):
+    """A rank on each host measures their network, for the file of one of the hosts."""
+    file = trial.folder / "hosts.textproto"
+    command = [trial.binary, "doctor", "--calibrate", file]
+    missing = [rank.communicate(timeout=100)[0] for rank in made.without_mpi(command)]
+    trial.expect("no such file; first measure one of the hosts" in missing[0],
+                 f"--calibrate without the file of a host: {missing}")
+    shutil.copy(HARDWARE, file)
+    done = [rank.communicate(timeout=100)[0] for rank in made.without_mpi(command)]
+    text = file.read_text()
+    rate = re.search(r"\n  gbytes_per_s: ([0-9.e-]+)", text)
+    trial.expect('network: "network"' in text and rate and 0.008 < float(rate[1]) < 0.025,
+                 f"a network of 100 Mbit/s: {rate and rate[0]}; {done}")
+
+
 def two_hosts(trial):
     reason = hosts.available()
     if reason:
@@ -149,6 +168,7 @@ def two_hosts(trial):
         hosts.ip("-n", made.name(1), "link", "set", "eth0", "mtu", "1400")
         done = [rank.communicate(timeout=100)[0] for rank in
                 made.without_mpi([trial.binary, *trial.words()])]
+        calibrated_network(trial, made)
     report = trial.report()
     pairs = report["facts"]["pairs"]
     trial.expect(len(pairs) == 1 and 0 < pairs[0]["gbit"] < 0.2,

@@ -106,7 +106,7 @@ WINGS = {
         "doctor": ["ranks", "processes", "cuda"],
         "run": ["forecast", "ranks", "command_line"],
         "bench": ["ranks", "command_line"],
-        "calibrate": ["forecast", "scale", "processes"],
+        "calibrate": ["forecast", "scale", "processes", "ranks"],
         "published": [],
         "forecast": ["ranks", "command_line"],
         "models": ["command_line"],

@@ -95,12 +95,68 @@ TEST(StepForecast, WhatTheNetworkTakesIsExposedOrHidden) {
   EXPECT_GT(gathered.exchange.low, 1.9 * slow.exchange.low);
 }
 
+TEST(StepForecast, LinksOfCpuNodesCarryLittleWhileRanksCompute) {
+  Hardware node = test_node();
+  Link link = link_of(0, 2);
+  const run::PreparedRun prepared = prepared_for(collectives::Topology{2, 1});
+  const auto forecast = [&](double mbytes) {
+    link.unattended_mbytes = mbytes;
+    return forecast_step(prepared, {.hardware = &node, .network = &link, .spread = kNone});
+  };
+  const StepForecast all = forecast(1e6), little = forecast(0.001);
+  EXPECT_NEAR(little.exposed.low, little.exchange.low, 0.01 * little.exchange.low);
+  EXPECT_LT(all.exposed.low, 0.97 * little.exposed.low);
+  EXPECT_EQ(all.exchange.low, little.exchange.low);
+  // GPUs' messages need no calls.
+  node.kind = Hardware::Kind::kGpu;
+  EXPECT_LT(forecast(0.001).exposed.low, 0.97 * forecast(0.001).exchange.low);
+}
+
+TEST(StepForecast, MessagesTakeTimeOfARanksThread) {
+  const Hardware node = test_node();
+  Link link = link_of(0, 1e6);  // the wire takes none
+  link.unattended_mbytes = 1e6;
+  const run::PreparedRun prepared = prepared_for(collectives::Topology{2, 1});
+  const StepForecast step =
+      forecast_step(prepared, {.hardware = &node, .network = &link, .spread = kNone});
+  const Range rest = step.compute + step.sums + step.update;
+  // 0.5 to 1.25 s a GB: half of the gradients, and half of the parameters.
+  const double gbytes = gradient_bytes(prepared) / 1e9;
+  EXPECT_NEAR(step.step.low - rest.low, 0.5 * gbytes, 0.02 * gbytes);
+  EXPECT_NEAR(step.step.high - rest.high, 1.25 * gbytes, 0.02 * gbytes);
+}
+
 TEST(StepForecast, AllWaitForTheSlowestRank) {
   const Hardware node = test_node();
   const run::PreparedRun prepared = prepared_for(collectives::Topology{4, 1});
   const StepForecast even = forecast_step(prepared, {.hardware = &node, .spread = kNone});
   const StepForecast uneven = forecast_step(prepared, {.hardware = &node, .spread = {0.1, 0.1}});
   EXPECT_NEAR(uneven.step.low / even.step.low, 1 + 0.1 * std::sqrt(2 * std::log(4)), 1e-9);
+}
+
+TEST(TimedRun, TheLossOfHiddenTokensIsLittleWork) {
+  static const std::unique_ptr<exec::Device> cpu = cpu::make_device();
+  const auto rows_of = [&](const std::string& model) {
+    const run::PreparedRun prepared = testing::prepare(
+        config::parse_config(
+            "model { " + model +
+                " { layers: 1 width: 32 heads: 2 context: 64 vocabulary: 256 } } "
+                "data { synthetic { classes: 256 } } train { global_batch: 32 lanes: 1 steps: 2 } "
+                "optimizer { adamw {} } schedule { lr: 0.001 } execution { precision: FP32 }",
+            "test",
+            {}),
+        {},
+        run::RunPurpose::kTrain,
+        cpu->ops(),
+        {});
+    for (const OpWork& work : work_of_run(prepared, prepared.graphs->training).works)
+      if (work.kind == graph::OpKind::kLinearCrossEntropy) return work.extents[0];
+    return int64_t{0};
+  };
+  constexpr int64_t kRows = 32 * 64;
+  EXPECT_EQ(rows_of("gpt"), kRows);
+  EXPECT_GT(rows_of("bert"), kRows / 50);
+  EXPECT_LT(rows_of("bert"), kRows / 4);
 }
 
 // A trace of two steps, each with two lanes, whose every op takes 10 us in the second step and
@@ -155,7 +211,7 @@ TEST(TimedRun, TimesAreThoseOfLaterSteps) {
     else
       EXPECT_NEAR(op.us, 10, 1e-6) << op.op;
   }
-  EXPECT_EQ(ops.size(), work_of(prepared.graphs->training).works.size() + 3);
+  EXPECT_EQ(ops.size(), work_of_run(prepared, prepared.graphs->training).works.size() + 3);
   // Forecast of the run that was measured: the same ops, lanes, sums and update.
   Hardware here = test_node();
   here.ops = ops;
