@@ -37,6 +37,7 @@ struct TransformerShape {
   double width = 0, inner = 0;      // inner 0: 4 x width
   double heads = 0, key_heads = 0;  // key_heads 0: as many
   double vocabulary = 0;
+  bool tied_head = false;  // of Llama: it has the weights of the embedding, as GPT's always has
 };
 // BERT. `fill`: the share of tokens that is no padding, if padding is left out.
 NetworkWork bert(

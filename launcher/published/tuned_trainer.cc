@@ -1,5 +1,7 @@
 #include "launcher/published/tuned_trainer.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -328,6 +330,24 @@ TrainerStep step_of(const TrainerCase& trainer) {
   const double behind = trainer.devices > 1 ? std::sqrt(2 * std::log(trainer.devices)) : 0;
   step.seconds *= 1 + trainer.spread * behind + constants.node_spread * std::log2(trainer.nodes);
   return step;
+}
+
+std::string unjudged_because(const Hardware& hardware, Arithmetic arithmetic) {
+  if (hardware.kind == Hardware::Kind::kGpu) {
+    // Those of rows.tsv, and 103, which is of the generation of 100.
+    constexpr int64_t kJudged[] = {60, 70, 80, 86, 89, 90, 100, 103};
+    if (std::ranges::find(kJudged, hardware.gpu.capability) != std::end(kJudged)) return "";
+    return fmt::format("no published figures of GPUs with compute capability {}.{}",
+                       hardware.gpu.capability / 10,
+                       hardware.gpu.capability % 10);
+  }
+  using enum CpuFigures::Units;
+  const CpuFigures::Units units = hardware.cpu.units;
+  if (units != kAvx512 && units != kAmx)
+    return fmt::format("no published figures of CPUs with {}", name_of(units));
+  if (arithmetic == Arithmetic::kHalf && units != kAmx)
+    return "no published figures of 16 bits on CPUs without AMX";
+  return "";
 }
 
 }  // namespace lockstep::published

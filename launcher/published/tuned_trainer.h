@@ -101,4 +101,7 @@ struct TrainerStep {
 
 TrainerStep step_of(const TrainerCase& trainer);
 
+// Why nothing published judges predictions on such hardware; empty if figures do.
+std::string unjudged_because(const Hardware& hardware, Arithmetic arithmetic);
+
 }  // namespace lockstep::published
