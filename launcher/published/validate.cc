@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "launcher/published/row_names.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::published {
@@ -107,7 +108,7 @@ std::string measurement_of(const PublishedRow& row) {
 
 // The rate of a device, published and predicted.
 double of_device(const JudgedRow& judged, double value) {
-  return judged.row.text("unit").ends_with("/device") ? value : value / judged.row.devices();
+  return unit_of(judged.row).ends_with("/device") ? value : value / judged.row.devices();
 }
 
 void add_ratios(const std::vector<const JudgedRow*>& rows, Validation& validation) {
@@ -230,7 +231,7 @@ Validation validate(std::vector<PublishedRow> rows) {
   }
   std::map<std::string, std::vector<const JudgedRow*>> measurements;
   for (const JudgedRow& each : validation.rows) {
-    const std::string& unit = each.row.text("unit");
+    const std::string unit = unit_of(each.row);
     if (each.unscored.empty() && unit != "fraction" && unit != "min" && unit != "ms/iteration")
       measurements[measurement_of(each.row)].push_back(&each);
   }
