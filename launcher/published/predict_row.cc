@@ -41,12 +41,23 @@ Software software_of(const PublishedRow& row, const Hardware& hardware, Arithmet
             .host_work = false,
             .copies_layout = software.copies_layout};
   const bool decoder = kind == "gpt" || kind == "llama";
+  if (framework("llm.c")) {
+    // Without Python; sums and norms are fused, and so are products and GELU, logits and loss.
+    return {.fusion = 2,
+            .attention = kFlash2,
+            .native_attention = true,
+            .launches = 0,
+            .host_work = false};
+  }
   if (framework("MXNet")) {
     software.fusion = 1.5;
     software.launches = 0.3;
   } else if (framework("XLA")) {
     software.fusion = 1;
     software.launches = 0.3;
+  } else if (framework("TensorFlow") && images && arithmetic == Arithmetic::kHalf &&
+             !row.has("model", "VGG")) {
+    software.fusion = 1;  // batch norms with the sums and activations that follow
   } else if (framework("Paddle")) {
     software.fusion = 1;
     software.launches = 0.5;
@@ -145,7 +156,7 @@ double gradient_bytes(const PublishedRow& row, Arithmetic arithmetic, Sharding s
   if (shards) return row.text("precision") == "amp_bf16" ? 4 : 2;
   if (row.has("version", "MLPerf")) return 2;
   for (const std::string_view name :
-       {"apex", "Paddle", "MXNet", "MxNet", "TensorFlow", "DeepSpeed", "NNL"})
+       {"apex", "Paddle", "MXNet", "MxNet", "TensorFlow", "DeepSpeed", "NNL", "llm.c"})
     if (row.has("framework", name)) return 2;
   return row.text("kind") == "bert" && row.has("framework", "fork") ? 2 : 4;
 }
@@ -262,6 +273,10 @@ std::optional<Prediction> predict(const PublishedRow& row,
     prediction.value = step_of(one).seconds / prediction.step.seconds;
   } else if (unit == "ms/iteration") {
     prediction.value = prediction.step.seconds * 1e3;
+  } else if (unit == "s/iteration" || unit == "s/step") {
+    prediction.value = prediction.step.seconds;
+  } else if (unit.starts_with("it") || unit.starts_with("step")) {
+    prediction.value = 1 / prediction.step.seconds;
   } else if (unit == "min" && row.has("model", "90 epochs")) {
     constexpr double kImages = 90 * 1281167.0;
     prediction.value = kImages / rate / 60;
