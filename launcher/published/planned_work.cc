@@ -211,7 +211,7 @@ class GraphCounter {
 
   void add_batch_norm(const graph::Op& op) {
     const TensorId y = op.outputs[graph::BatchNormOut::kY];
-    net_.walk(elements(y), {3, 5}, {3, 5}, {2, 4}, {2, 2});
+    net_.batch_norm(elements(y));
     if (op.inputs[graph::BatchNormIn::kDelta] != kNoTensor) add_residual(y);
     add_activation(op.as<graph::BatchNormAttributes>().activation, elements(y), true);
   }

@@ -177,11 +177,22 @@ class MicroBatch {
     }
   }
 
+  // cuDNN's batch norms of N x H x W x C in 16 bits keep their input in registers between reading
+  // it for the statistics and normalising it.
+  bool norms_stay_on_chip() const {
+    return trainer_.arithmetic == Arithmetic::kHalf && !units_.cores &&
+           trainer_.hardware.kind == Hardware::Kind::kGpu && !trainer_.software.copies_layout;
+  }
+
   bool copies_layout() const { return trainer_.software.copies_layout && !units_.cores; }
 
   void add_walk(size_t index, Times& times) {
     const Walk& walk = trainer_.network.walks[index];
-    const double forward = passes(walk.forward), backward = passes(walk.backward);
+    double forward = passes(walk.forward), backward = passes(walk.backward);
+    if (walk.batch_norm && norms_stay_on_chip()) {
+      forward = std::min(forward, 2.0);
+      backward = std::min(backward, 3.0);
+    }
     const double kernels_forward = forward > 0 ? walk.forward_kernels : 0;
     const double kernels_backward = backward > 0 ? walk.backward_kernels : 0;
     times.forward += unfused() * bytes(walk.elements * forward) + kernel_ * kernels_forward;
