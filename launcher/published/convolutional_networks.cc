@@ -61,16 +61,17 @@ NetworkWork resnet(double batch, const ResNetShape& shape) {
   return work;
 }
 
-NetworkWork vgg16(double batch) {
+NetworkWork vgg(double batch, int depth) {
   NetworkWork work;
   ConvolutionCounter net(work, batch);
   Size size = {224, 224};
+  const int deep = depth == 19 ? 4 : 3;
   double inputs = 3;
   for (const auto& [channels, count] : {std::pair(64, 2),
                                         std::pair(128, 2),
-                                        std::pair(256, 3),
-                                        std::pair(512, 3),
-                                        std::pair(512, 3)}) {
+                                        std::pair(256, deep),
+                                        std::pair(512, deep),
+                                        std::pair(512, deep)}) {
     for (int i = 0; i < count; ++i, inputs = channels)
       net.add(with_bias(conv(inputs, channels, 3)), size);
     net.walk(net.elements(channels, size), {1.25, 2.25});

@@ -117,8 +117,8 @@ std::optional<NetworkWork> convolutional(const std::string& name, const RowSetti
   const auto image = [&](double usual) {
     return static_cast<int>(settings.tokens > 0 ? settings.tokens : usual);
   };
-  if (name.starts_with("vgg-16") || name.starts_with("vgg16"))
-    return image_network(vgg16, settings);
+  if (const int depth = std::abs(number_after(name, "vgg")); depth == 16 || depth == 19)
+    return image_network([&](double batch) { return vgg(batch, depth); }, settings);
   if (name.starts_with("inception-v3")) return image_network(inception_v3, settings);
   for (const std::string_view prefix :
        {"se-resnext", "seresnext", "se-resnet", "seresnet", "wide-resnet", "resnext", "resnet"}) {

@@ -13,7 +13,7 @@ struct ResNetShape {
   bool squeeze = false;        // squeeze-and-excitation
 };
 NetworkWork resnet(double batch, const ResNetShape& shape);
-NetworkWork vgg16(double batch);
+NetworkWork vgg(double batch, int depth);  // 16, 19
 NetworkWork inception_v3(double batch);
 NetworkWork efficient_net(double batch, int variant, int image);
 struct ConvNextShape {
