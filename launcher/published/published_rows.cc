@@ -151,6 +151,8 @@ std::string doubt_of(const PublishedRow& row) {
   if (row.text("basis").starts_with("derived"))
     return "time to train includes evaluation and start";
   if (row.has("model", "nnU-Net")) return "the size of the patches is not stated";
+  if (row.has("model", "U-Net medical") && row.number("batch_per_device") == 1)
+    return "steps of 27 ms, in which the host counts";
   if (row.has("model", "Stable Diffusion")) return "the host takes some 75 ms of each micro-batch";
   if (row.has("model", "Transformer-XL") && row.number("batch_per_device") <= 16)
     return "small batches: exchange that this code does not hide";
