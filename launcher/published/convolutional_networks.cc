@@ -159,6 +159,41 @@ NetworkWork inception_v3(double batch) {
   return work;
 }
 
+NetworkWork mobile_net_v2(double batch) {
+  struct Stage {
+    double expansion, channels;
+    int blocks, stride;
+  };
+  constexpr Stage kStages[] = {{1, 16, 1, 1},
+                               {6, 24, 2, 2},
+                               {6, 32, 3, 2},
+                               {6, 64, 4, 2},
+                               {6, 96, 3, 1},
+                               {6, 160, 3, 2},
+                               {6, 320, 1, 1}};
+  NetworkWork work;
+  ConvolutionCounter net(work, batch);
+  Size size = net.add(conv(3, 32, 3, 2), {224, 224});
+  double inputs = 32;
+  for (const Stage& stage : kStages) {
+    for (int block = 0; block < stage.blocks; ++block) {
+      const int stride = block == 0 ? stage.stride : 1;
+      const double inner = inputs * stage.expansion;
+      if (stage.expansion != 1) net.add(conv(inputs, inner, 1), size);
+      Conv middle = conv(inner, inner, 3, stride);
+      middle.groups = inner;
+      size = net.add(middle, size);
+      net.add(without_activation(conv(inner, stage.channels, 1)), size);
+      if (stride == 1 && inputs == stage.channels) net.residual(stage.channels, size);
+      inputs = stage.channels;
+    }
+  }
+  net.add(conv(inputs, 1280, 1), size);
+  net.walk(net.elements(1280, size), {1, 1});
+  net.classifier(1280, 1000);
+  return work;
+}
+
 NetworkWork efficient_net(double batch, int variant, int image) {
   constexpr std::array<double, 8> kWidths = {1, 1, 1.1, 1.2, 1.4, 1.6, 1.8, 2};
   constexpr std::array<double, 8> kDepths = {1, 1.1, 1.2, 1.4, 1.8, 2.2, 2.6, 3.1};

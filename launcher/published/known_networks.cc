@@ -138,6 +138,8 @@ std::optional<NetworkWork> convolutional(const std::string& name, const RowSetti
     shape.depth = std::abs(shape.depth);
     return image_network([&](double batch) { return resnet(batch, shape); }, settings);
   }
+  if (name == "mobilenet-v2" || name == "mobilenetv2" || name == "mobilenetv2-100")
+    return image_network(mobile_net_v2, settings);
   if (name.starts_with("efficientnet-b") && name.size() > 14) {
     const int variant = name[14] - '0';
     if (variant < 0 || variant > 7) return std::nullopt;

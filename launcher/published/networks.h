@@ -15,6 +15,7 @@ struct ResNetShape {
 NetworkWork resnet(double batch, const ResNetShape& shape);
 NetworkWork vgg(double batch, int depth);  // 16, 19
 NetworkWork inception_v3(double batch);
+NetworkWork mobile_net_v2(double batch);
 NetworkWork efficient_net(double batch, int variant, int image);
 struct ConvNextShape {
   double width = 128;  // tiny and small: 96; large: 192

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "runtime/graph/activation.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/conv_transpose2d.h"
@@ -192,8 +193,8 @@ class GraphCounter {
   void add_activation(Activation activation, double count, bool images) {
     if (activation == Activation::kNone) return;
     if (!images) return net_.walk(count, {2, 3}, {2, 3}, {1, 2});
-    const bool relu = activation == Activation::kRelu;
-    net_.walk(count, {2, 3}, {0, relu ? 0.0 : 1.0});
+    const bool reads_input = graph::saves_pre_activation(activation);
+    net_.walk(count, {2, 3}, {0, reads_input ? 1.0 : 0.0});
   }
 
   void add_residual(TensorId sum) {

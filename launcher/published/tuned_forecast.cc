@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "launcher/forecast/forecast_text.h"
-#include "launcher/forecast/timed_run.h"
 #include "launcher/published/planned_work.h"
 #include "runtime/config/hardware.h"
 #include "runtime/run/lanes.h"

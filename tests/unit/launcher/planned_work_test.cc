@@ -54,6 +54,7 @@ TEST(PlannedWork, AgreesWithTheStructureOfKnownNetworks) {
   };
   const Known known[] = {
       {"vision/resnet50_imagenet", resnet(128, {})},
+      {"vision/mobilenet_v2_imagenet", mobile_net_v2(32)},
       {"models/bert_base", bert(32, 512, {12, 768, 0, 12, 0, 30522}, 1, false)},
       {"models/bert_large", bert(32, 512, {24, 1024, 0, 16, 0, 30522}, 1, false)},
       {"models/gpt2_124m", gpt(64, 1024, {12, 768, 0, 12, 0, 50257}, true, false)},
