@@ -40,6 +40,18 @@ Software software_for(const Hardware& hardware, Arithmetic arithmetic) {
           .copies_layout = false};
 }
 
+std::string arithmetic_text(const TrainerCase& trainer) {
+  if (trainer.arithmetic == Arithmetic::kTf32) return "TF32";
+  if (trainer.arithmetic == Arithmetic::kFp32) return "FP32";
+  return trainer.hardware.bf16_tflops > 0 ? "BF16" : "FP16, because there is no BF16";
+}
+
+std::string attention_text(const TrainerCase& trainer) {
+  if (trainer.network.attentions.empty()) return "";
+  const bool flash = trainer.software.attention == Software::Attention::kFlash2;
+  return flash ? "fused attention, " : "attention by products and softmax, ";
+}
+
 Sharding sharding_of(int zero_stage) {
   switch (zero_stage) {
     case 0: return Sharding::kNone;
@@ -149,17 +161,10 @@ void explain_tuned(const TunedForecast& tuned) {
              text(step.backward),
              text(step.recompute));
   fmt::print("  exchange {}, hidden or not; update {}\n", text(step.exchange), text(step.update));
-  const bool half = trainer.arithmetic == Arithmetic::kHalf;
-  const bool bf16 = trainer.hardware.bf16_tflops > 0;
-  fmt::print(
-      "  assumed: {}, ops fused by a compiler, {}, {} bytes for each gradient that is sent\n",
-      half                                      ? (bf16 ? "BF16" : "FP16, because there is no BF16")
-      : trainer.arithmetic == Arithmetic::kTf32 ? "TF32"
-                                                : "FP32",
-      trainer.software.attention == Software::Attention::kFlash2
-          ? "fused attention"
-          : "attention by products and softmax",
-      trainer.gradient_bytes);
+  fmt::print("  assumed: {}, ops fused by a compiler, {}{} bytes for each gradient that is sent\n",
+             arithmetic_text(trainer),
+             attention_text(trainer),
+             trainer.gradient_bytes);
 }
 
 void add_tuned(const TunedForecast& tuned, Json& json) {
