@@ -10,6 +10,7 @@
 #include "launcher/forecast/advise.h"
 #include "launcher/forecast/compare.h"
 #include "launcher/forecast/planned_run.h"
+#include "launcher/published/tuned_forecast.h"
 #include "launcher/published/validate.h"
 #include "launcher/ranks/devices.h"
 #include "launcher/ranks/domain_ranks.h"
@@ -357,9 +358,14 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const double step_flops = static_cast<double>(prepared.plan.programs.training.flops) * lanes.most;
   Json json = to_json(prepared, lanes, local, step_flops);
   if (planned.forecast) {
+    const published::TunedForecast tuned =
+        published::tuned_forecast(prepared, planned.forecast->place);
     forecast::print_forecast(prepared, *planned.forecast);
+    published::print_tuned(tuned);
     if (options.explain) forecast::explain_forecast(prepared, *planned.forecast);
+    if (options.explain) published::explain_tuned(tuned);
     forecast::add_forecast(prepared, *planned.forecast, json);
+    published::add_tuned(tuned, json);
     fmt::print("\n");
   }
   print_plan(options, prepared, planned.choices, lanes, local, step_flops);

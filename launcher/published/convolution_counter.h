@@ -83,7 +83,7 @@ class ConvolutionCounter : public WorkCounter {
               weights);
     }
     if (conv.norm) {
-      walk(output, {3, 5}, {3, 5}, {2, 4}, {2, 2});
+      batch_norm(output);
       parameters(2 * conv.outputs);
     }
     if (conv.bias) {

@@ -61,16 +61,17 @@ NetworkWork resnet(double batch, const ResNetShape& shape) {
   return work;
 }
 
-NetworkWork vgg16(double batch) {
+NetworkWork vgg(double batch, int depth) {
   NetworkWork work;
   ConvolutionCounter net(work, batch);
   Size size = {224, 224};
+  const int deep = depth == 19 ? 4 : 3;
   double inputs = 3;
   for (const auto& [channels, count] : {std::pair(64, 2),
                                         std::pair(128, 2),
-                                        std::pair(256, 3),
-                                        std::pair(512, 3),
-                                        std::pair(512, 3)}) {
+                                        std::pair(256, deep),
+                                        std::pair(512, deep),
+                                        std::pair(512, deep)}) {
     for (int i = 0; i < count; ++i, inputs = channels)
       net.add(with_bias(conv(inputs, channels, 3)), size);
     net.walk(net.elements(channels, size), {1.25, 2.25});
@@ -155,6 +156,41 @@ NetworkWork inception_v3(double batch) {
     inputs = 2048;
   }
   net.classifier(2048, 1000);
+  return work;
+}
+
+NetworkWork mobile_net_v2(double batch) {
+  struct Stage {
+    double expansion, channels;
+    int blocks, stride;
+  };
+  constexpr Stage kStages[] = {{1, 16, 1, 1},
+                               {6, 24, 2, 2},
+                               {6, 32, 3, 2},
+                               {6, 64, 4, 2},
+                               {6, 96, 3, 1},
+                               {6, 160, 3, 2},
+                               {6, 320, 1, 1}};
+  NetworkWork work;
+  ConvolutionCounter net(work, batch);
+  Size size = net.add(conv(3, 32, 3, 2), {224, 224});
+  double inputs = 32;
+  for (const Stage& stage : kStages) {
+    for (int block = 0; block < stage.blocks; ++block) {
+      const int stride = block == 0 ? stage.stride : 1;
+      const double inner = inputs * stage.expansion;
+      if (stage.expansion != 1) net.add(conv(inputs, inner, 1), size);
+      Conv middle = conv(inner, inner, 3, stride);
+      middle.groups = inner;
+      size = net.add(middle, size);
+      net.add(without_activation(conv(inner, stage.channels, 1)), size);
+      if (stride == 1 && inputs == stage.channels) net.residual(stage.channels, size);
+      inputs = stage.channels;
+    }
+  }
+  net.add(conv(inputs, 1280, 1), size);
+  net.walk(net.elements(1280, size), {1, 1});
+  net.classifier(1280, 1000);
   return work;
 }
 

@@ -5,65 +5,78 @@
 #include <functional>
 
 #include "launcher/published/networks.h"
+#include "launcher/published/row_names.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::published {
 namespace {
 
 struct Named {
-  std::string_view name;  // with which the row's begins
+  std::string_view name;  // with which the plain name begins
   TransformerShape shape;
 };
 
 constexpr Named kGpt[] = {
-    {"MPT-125m", {12, 768, 0, 12, 0, 50432}},
-    {"MPT-350m", {24, 1024, 0, 16, 0, 50432}},
-    {"MPT-760m", {24, 1536, 0, 12, 0, 50432}},
-    {"MPT-1b", {24, 2048, 0, 16, 0, 50432}},
-    {"MPT-3b", {32, 2560, 0, 20, 0, 50432}},
-    {"MPT-7b", {32, 4096, 0, 32, 0, 50432}},
-    {"MPT-13b", {40, 5120, 0, 40, 0, 50432}},
-    {"MPT-30b", {48, 7168, 0, 56, 0, 50432}},
-    {"MPT-70b", {80, 8192, 0, 64, 0, 50432}},
-    {"GPT-2 124M", {12, 768, 0, 12, 0, 50304}},
-    {"GPT-2 1558M", {48, 1600, 0, 25, 0, 50304}},
-    {"GPT2-medium", {24, 1024, 0, 16, 0, 50257}},
-    {"GPT2-large", {36, 1280, 0, 20, 0, 50257}},
-    {"GPT2-xl", {48, 1600, 0, 25, 0, 50257}},
-    {"GPT2", {12, 768, 0, 12, 0, 50257}},
-    {"GPT-J", {28, 4096, 0, 16, 0, 50400}},
-    {"GPT-NeoX", {44, 6144, 0, 64, 0, 50432}},
-    {"GPT-3 175B", {96, 12288, 0, 96, 0, 51200}},
+    {"mpt-125m", {12, 768, 0, 12, 0, 50432}},     {"mpt-350m", {24, 1024, 0, 16, 0, 50432}},
+    {"mpt-760m", {24, 1536, 0, 12, 0, 50432}},    {"mpt-1b", {24, 2048, 0, 16, 0, 50432}},
+    {"mpt-3b", {32, 2560, 0, 20, 0, 50432}},      {"mpt-7b", {32, 4096, 0, 32, 0, 50432}},
+    {"mpt-13b", {40, 5120, 0, 40, 0, 50432}},     {"mpt-30b", {48, 7168, 0, 56, 0, 50432}},
+    {"mpt-70b", {80, 8192, 0, 64, 0, 50432}},     {"gpt2-124m", {12, 768, 0, 12, 0, 50304}},
+    {"gpt2-1558m", {48, 1600, 0, 25, 0, 50304}},  {"gpt2-1.5b", {48, 1600, 0, 25, 0, 50257}},
+    {"gpt2-medium", {24, 1024, 0, 16, 0, 50257}}, {"gpt2-large", {36, 1280, 0, 20, 0, 50257}},
+    {"gpt2-xl", {48, 1600, 0, 25, 0, 50257}},     {"gpt2", {12, 768, 0, 12, 0, 50257}},
+    {"gpt2", {24, 1024, 0, 16, 0, 50257}},        {"gpt2", {36, 1280, 0, 20, 0, 50257}},
+    {"gpt-j", {28, 4096, 0, 16, 0, 50400}},       {"gpt-neox", {44, 6144, 0, 64, 0, 50432}},
+    {"gpt-3-175b", {96, 12288, 0, 96, 0, 51200}}, {"gpt3-175b", {96, 12288, 0, 96, 0, 51200}},
+    {"bloom-7b", {30, 4096, 0, 32, 0, 250880}},   {"bloom", {70, 14336, 0, 112, 0, 250880}},
+    {"falcon-7b", {32, 4544, 0, 71, 1, 65024}},   {"falcon-40b", {60, 8192, 0, 128, 8, 65024}},
 };
 constexpr Named kLlama[] = {
-    {"Llama-3.1-8B", {32, 4096, 14336, 32, 8, 128256}},
-    {"Llama-3-8B", {32, 4096, 14336, 32, 8, 128256}},
-    {"Llama-3.1-70B", {80, 8192, 28672, 64, 8, 128256}},
-    {"Llama-3-70B", {80, 8192, 28672, 64, 8, 128256}},
-    {"Llama-3.1-405B", {126, 16384, 53248, 128, 8, 128256}},
-    {"Llama-3.2-1B", {16, 2048, 8192, 32, 8, 128256}},
-    {"Llama-3.2-3B", {28, 3072, 8192, 24, 8, 128256}},
-    {"Llama-2-70B", {80, 8192, 28672, 64, 8, 32000}},
-    {"Llama-2-13B", {40, 5120, 13824, 40, 40, 32000}},
-    {"Llama-2-7B", {32, 4096, 11008, 32, 32, 32000}},
-    {"Llama 34B", {48, 8192, 22016, 64, 8, 32000}},
-    {"TinyLlama", {22, 2048, 5632, 32, 4, 32000}},
-    {"Mistral-7B", {32, 4096, 14336, 32, 8, 32000}},
-    {"Mathstral-7B", {32, 4096, 14336, 32, 8, 32768}},
-    {"SmolLM2-135M", {30, 576, 1536, 9, 3, 49152}},
-    {"Qwen2.5-7B", {28, 3584, 18944, 28, 4, 152064}},
+    {"llama-3.1-8b", {32, 4096, 14336, 32, 8, 128256}},
+    {"llama-3-8b", {32, 4096, 14336, 32, 8, 128256}},
+    {"llama-3.1-70b", {80, 8192, 28672, 64, 8, 128256}},
+    {"llama-3.3-70b", {80, 8192, 28672, 64, 8, 128256}},
+    {"llama-3-70b", {80, 8192, 28672, 64, 8, 128256}},
+    {"llama-3.1-405b", {126, 16384, 53248, 128, 8, 128256}},
+    {"llama-3.2-1b", {16, 2048, 8192, 32, 8, 128256, true}},
+    {"llama-3.2-3b", {28, 3072, 8192, 24, 8, 128256, true}},
+    {"llama-2-70b", {80, 8192, 28672, 64, 8, 32000}},
+    {"llama-2-13b", {40, 5120, 13824, 40, 40, 32000}},
+    {"llama-2-7b", {32, 4096, 11008, 32, 32, 32000}},
+    {"llama-34b", {48, 8192, 22016, 64, 8, 32000}},
+    {"llama-7b", {32, 4096, 11008, 32, 32, 32000}},
+    {"llama-13b", {40, 5120, 13824, 40, 40, 32000}},
+    {"llama-65b", {80, 8192, 22016, 64, 64, 32000}},
+    {"tinyllama", {22, 2048, 5632, 32, 4, 32000}},
+    {"mistral-7b", {32, 4096, 14336, 32, 8, 32000}},
+    {"mathstral-7b", {32, 4096, 14336, 32, 8, 32768}},
+    {"smollm2-135m", {30, 576, 1536, 9, 3, 49152, true}},
+    {"smollm-135m", {30, 576, 1536, 9, 3, 49152, true}},
+    {"qwen2.5-0.5b", {24, 896, 4864, 14, 2, 151936, true}},
+    {"qwen2.5-1.5b", {28, 1536, 8960, 12, 2, 151936, true}},
+    {"qwen2.5-7b", {28, 3584, 18944, 28, 4, 152064}},
+    {"qwen2.5-14b", {48, 5120, 13824, 40, 8, 152064}},
+    {"qwen2.5-32b", {64, 5120, 27648, 40, 8, 152064}},
+    {"qwen2.5-72b", {80, 8192, 29568, 64, 8, 152064}},
 };
 
-template <size_t kCount>
-const TransformerShape* find(const Named (&named)[kCount], const std::string& model) {
-  for (const Named& each : named)
-    if (model.starts_with(each.name)) return &each.shape;
-  return nullptr;
+// Whether a shape has about so many parameters; 0: as many as it likes.
+bool has_parameters(const TransformerShape& shape, bool gated, double stated) {
+  constexpr double kTolerance = 1.35;  // names round, and some leave out the embeddings
+  const NetworkWork work = gated ? llama(1, 1, shape) : gpt(1, 1, shape, true, false);
+  const double ratio = stated > 0 ? work.parameters / stated : 1;
+  return ratio < kTolerance && ratio > 1 / kTolerance;
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
+template <size_t kCount>
+const TransformerShape* find(const Named (&named)[kCount],
+                             bool gated,
+                             const std::string& model,
+                             double stated) {
+  for (const Named& each : named)
+    if (model.starts_with(each.name) && has_parameters(each.shape, gated, stated))
+      return &each.shape;
+  return nullptr;
 }
 
 // The number in a name after a prefix: 101 in "ResNet-101".
@@ -104,25 +117,30 @@ std::optional<NetworkWork> convolutional(const std::string& name, const RowSetti
   const auto image = [&](double usual) {
     return static_cast<int>(settings.tokens > 0 ? settings.tokens : usual);
   };
-  if (name.starts_with("vgg-16") || name.starts_with("vgg16"))
-    return image_network(vgg16, settings);
-  if (name.starts_with("inception v3")) return image_network(inception_v3, settings);
+  if (const int depth = std::abs(number_after(name, "vgg")); depth == 16 || depth == 19)
+    return image_network([&](double batch) { return vgg(batch, depth); }, settings);
+  if (name.starts_with("inception-v3")) return image_network(inception_v3, settings);
   for (const std::string_view prefix :
-       {"se-resnext", "seresnext", "se-resnet", "seresnet", "resnext", "resnet"}) {
+       {"se-resnext", "seresnext", "se-resnet", "seresnet", "wide-resnet", "resnext", "resnet"}) {
     ResNetShape shape;
     shape.depth = number_after(name, prefix);
     if (!name.starts_with(prefix)) continue;
     if (prefix.ends_with("resnext")) {
-      shape.groups = 32;
-      shape.width = 4;
+      const bool many = name.find("64x4d") != std::string::npos;
+      const bool wide = name.find("32x8d") != std::string::npos;
+      shape.groups = many ? 64 : 32;
+      shape.width = wide ? 8 : 4;
     }
+    if (prefix == "wide-resnet") shape.width = 128;
     shape.squeeze = prefix.starts_with("se");
     constexpr int kDepths[] = {18, 34, 50, 101, 152};
     if (std::ranges::find(kDepths, std::abs(shape.depth)) == std::end(kDepths)) continue;
     shape.depth = std::abs(shape.depth);
     return image_network([&](double batch) { return resnet(batch, shape); }, settings);
   }
-  if (name.starts_with("efficientnet-b") || name.starts_with("efficientnet_b")) {
+  if (name == "mobilenet-v2" || name == "mobilenetv2" || name == "mobilenetv2-100")
+    return image_network(mobile_net_v2, settings);
+  if (name.starts_with("efficientnet-b") && name.size() > 14) {
     const int variant = name[14] - '0';
     if (variant < 0 || variant > 7) return std::nullopt;
     return image_network([&](double batch) { return efficient_net(batch, variant, image(224)); },
@@ -137,26 +155,27 @@ std::optional<NetworkWork> convolutional(const std::string& name, const RowSetti
     return image_network([&](double batch) { return convnext(batch, shape); }, settings);
   }
   if (name.starts_with("vit") || name.starts_with("deit")) {
+    const auto has = [&](const char* part) { return name.find(part) != std::string::npos; };
     TransformerShape shape = {12, 768, 0, 12};
-    if (name.find("large") != std::string::npos) shape = {24, 1024, 0, 16};
-    if (name.find("small") != std::string::npos) shape = {12, 384, 0, 6};
-    if (name.find("huge") != std::string::npos) shape = {32, 1280, 0, 16};
-    const int patch = name.find("patch14") != std::string::npos   ? 14
-                      : name.find("patch32") != std::string::npos ? 32
-                                                                  : 16;
+    if (has("large") || has("vit-l")) shape = {24, 1024, 0, 16};
+    if (has("small") || has("vit-s")) shape = {12, 384, 0, 6};
+    if (has("tiny") || has("vit-t")) shape = {12, 192, 0, 3};
+    if (has("huge") || has("vit-h")) shape = {32, 1280, 0, 16};
+    const int patch = has("patch14") || has("-14") ? 14 : has("patch32") || has("-32") ? 32 : 16;
     return image_network([&](double batch) { return vit(batch, shape, image(224), patch); },
                          settings);
   }
-  if (name.starts_with("u-net medical")) return image_network(unet, settings, 16);
-  const bool volumes_of_mlperf = name.starts_with("3d u-net") || name.starts_with("u-net3d") ||
-                                 name.starts_with("unet3d") || name.starts_with("3d-unet");
+  if (name.starts_with("u-net-medical")) return image_network(unet, settings, 16);
+  const bool volumes_of_mlperf =
+      name.starts_with("3d-u-net") || name.starts_with("u-net3d") || name.starts_with("u-net-3d");
   if (volumes_of_mlperf || name.starts_with("nnu-net")) {
     const bool volumes = volumes_of_mlperf || name.find("3d") != std::string::npos;
     return image_network(
         [&](double batch) { return nn_unet(batch, volumes); }, settings, volumes ? 4 : 256);
   }
-  if (name.starts_with("ssd300")) return image_network(ssd300, settings, 128);
-  if (name.starts_with("stable diffusion") && name.find("xl") == std::string::npos)
+  if (name.starts_with("ssd300") || name.starts_with("ssd-300"))
+    return image_network(ssd300, settings, 128);
+  if (name.starts_with("stable-diffusion") && name.find("xl") == std::string::npos)
     return image_network(
         [&](double batch) {
           return stable_diffusion(batch, name.find("mlperf") == std::string::npos);
@@ -165,47 +184,48 @@ std::optional<NetworkWork> convolutional(const std::string& name, const RowSetti
   return std::nullopt;
 }
 
+// `model`: a plain name.
 std::optional<NetworkWork> text_network(const PublishedRow& row,
                                         const std::string& model,
                                         const RowSettings& settings) {
+  const auto has = [&](const char* part) { return model.find(part) != std::string::npos; };
   double batch = settings.batch, tokens = settings.tokens;
-  if (model.starts_with("BERT") || model.starts_with("RoBERTa") || model.starts_with("ELECTRA")) {
-    const bool answers = model.find("SQuAD") != std::string::npos;
+  if ((has("bert") && !has("deberta")) || model.starts_with("electra")) {
+    const bool answers = has("squad");
     if (answers) tokens = 384;
-    if (model.find("MLPerf") != std::string::npos) tokens = 512;
+    if (has("mlperf")) tokens = 512;
     if (tokens == 0) tokens = 128;
-    const bool base = model.find("base") != std::string::npos;
     // The usual batches of the scripts that do not say theirs.
     if (batch == 0) batch = tokens >= 512 ? 8 : settings.memory_gib > 28 ? 64 : 16;
-    const TransformerShape shape = base ? TransformerShape{12, 768, 0, 12, 0, 30528}
-                                        : TransformerShape{24, 1024, 0, 16, 0, 30528};
+    TransformerShape shape = {24, 1024, 0, 16, 0, 30528};
+    if (has("base")) shape = {12, 768, 0, 12, 0, 30528};
+    if (has("distil")) shape = {6, 768, 0, 12, 0, 30528};
     return bert(batch, tokens, shape, settings.fill, answers);
   }
-  if (model.starts_with("Transformer-XL"))
-    return transformer_xl(std::max(1.0, batch), model.find("large") != std::string::npos);
-  if (model.starts_with("Transformer b")) {
-    const bool big = model.find("big") != std::string::npos;
+  if (model.starts_with("transformer-xl"))
+    return transformer_xl(std::max(1.0, batch), has("large"));
+  if (model.starts_with("transformer-b"))
     return translation(batch > 0 ? batch : 5120,
-                       big ? TransformerShape{6, 1024, 4096, 16, 0, 33708}
-                           : TransformerShape{6, 512, 2048, 8, 0, 33708});
-  }
+                       has("big") ? TransformerShape{6, 1024, 4096, 16, 0, 33708}
+                                  : TransformerShape{6, 512, 2048, 8, 0, 33708});
   if (tokens == 0) tokens = 2048;
-  if (const TransformerShape* shape = find(kLlama, model))
-    return llama(batch > 0 ? batch : 8, tokens, *shape);
-  const bool mpt = model.starts_with("MPT");
-  const bool old = model.starts_with("GPT2");
-  if (const TransformerShape* shape = find(kGpt, model))
-    return gpt(batch > 0 ? batch : 32, tokens, *shape, !mpt, old);
-  if (const int layers = number_after(model, "nanochat d"); layers > 0)
+  if (const int layers = number_after(model, "nanochat-d"); layers > 0)
     return gpt(batch > 0 ? batch : 16,
                tokens,
                {layers, 64.0 * layers, 0, layers / 2.0, 0, 65536},
                false,
                false);
   // Mixtures of experts compute with a part of their parameters.
-  for (const std::string_view mixture : {"MoE", "Mixtral", "8x"})
-    if (model.find(mixture) != std::string::npos) return std::nullopt;
-  const double parameters = row.number("params");
+  for (const char* mixture : {"moe", "mixtral", "8x", "-a3b", "deepseek"})
+    if (has(mixture)) return std::nullopt;
+  const double named = parameters_in(model);
+  const double parameters = named > 0 ? named : row.number("params");
+  if (const TransformerShape* shape = find(kLlama, true, model, named))
+    return llama(batch > 0 ? batch : 8, tokens, *shape);
+  const bool mpt = model.starts_with("mpt");
+  const bool old = model.starts_with("gpt2") && row.has("model", "GPT2");
+  if (const TransformerShape* shape = find(kGpt, false, model, named))
+    return gpt(batch > 0 ? batch : 32, tokens, *shape, !mpt, old);
   const std::string& kind = row.text("kind");
   if (parameters > 0 && (kind == "gpt" || kind == "llama"))
     return gpt(batch > 0 ? batch : 8, tokens, shape_of(parameters), false, false);
@@ -227,10 +247,10 @@ double fill_of(const PublishedRow& row, const TrainerConstants& constants) {
 std::optional<NetworkWork> network_of(const PublishedRow& row,
                                       const RowSettings& settings,
                                       std::string* why) {
-  const std::string& model = row.text("model");
-  std::optional<NetworkWork> network = convolutional(lower(model), settings);
+  const std::string model = plain_name(row.text("model"));
+  std::optional<NetworkWork> network = convolutional(model, settings);
   if (!network) network = text_network(row, model, settings);
-  if (!network) *why = "no count of the work of " + in_quotes(model);
+  if (!network) *why = "no count of the work of " + in_quotes(row.text("model"));
   return network;
 }
 

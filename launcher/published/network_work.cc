@@ -39,6 +39,11 @@ void WorkCounter::walk(
   work_.walks.push_back(walk);
 }
 
+void WorkCounter::batch_norm(double elements) {
+  walk(elements, {3, 5}, {3, 5}, {2, 4}, {2, 2});
+  work_.walks.back().batch_norm = true;
+}
+
 void WorkCounter::depthwise(const Depthwise& convolution, double parameters) {
   work_.depthwise.push_back(convolution);
   this->parameters(parameters);

@@ -27,6 +27,7 @@ struct Walk {
   double elements = 0;
   std::array<double, 3> forward{}, backward{};
   double forward_kernels = 1, backward_kernels = 1;  // if each op is alone
+  bool batch_norm = false;                           // there are kernels that read its input once
 };
 
 struct Attention {
@@ -77,6 +78,7 @@ class WorkCounter {
       double elements, Passes alone, Passes fused, Passes in_products, Passes kernels = {1, 1});
   void walk(double elements, Passes alone, Passes fused) { walk(elements, alone, fused, fused); }
   void walk(double elements, Passes passes) { walk(elements, passes, passes, passes); }
+  void batch_norm(double elements);
   void attention(const Attention& attention) { work_.attentions.push_back(attention); }
   void depthwise(const Depthwise& convolution, double parameters);
   void embedding(double count) {

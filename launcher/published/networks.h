@@ -13,8 +13,9 @@ struct ResNetShape {
   bool squeeze = false;        // squeeze-and-excitation
 };
 NetworkWork resnet(double batch, const ResNetShape& shape);
-NetworkWork vgg16(double batch);
+NetworkWork vgg(double batch, int depth);  // 16, 19
 NetworkWork inception_v3(double batch);
+NetworkWork mobile_net_v2(double batch);
 NetworkWork efficient_net(double batch, int variant, int image);
 struct ConvNextShape {
   double width = 128;  // tiny and small: 96; large: 192
@@ -37,6 +38,7 @@ struct TransformerShape {
   double width = 0, inner = 0;      // inner 0: 4 x width
   double heads = 0, key_heads = 0;  // key_heads 0: as many
   double vocabulary = 0;
+  bool tied_head = false;  // of Llama: it has the weights of the embedding, as GPT's always has
 };
 // BERT. `fill`: the share of tokens that is no padding, if padding is left out.
 NetworkWork bert(

@@ -5,72 +5,12 @@
 
 #include "launcher/published/known_networks.h"
 #include "launcher/published/published_rows.h"
+#include "launcher/published/row_names.h"
 #include "runtime/base/text.h"
 #include "runtime/config/hardware.h"
 
 namespace lockstep::published {
 namespace {
-
-// Hardware that rows name in another way than the program's files, with figures that differ.
-struct RowHardware {
-  std::string_view key, name;
-  double watts = 0, memory_gbytes_per_s = 0;
-};
-constexpr RowHardware kHardware[] = {{"V100-SXM-16", "V100-16GB"},
-                                     {"V100-SXM-32", "V100-32GB"},
-                                     {"V100-SXM3-32", "V100-32GB", 350},
-                                     {"V100-SXM3-32-450W", "V100-32GB", 450},
-                                     {"V100-SXM", "V100-16GB"},
-                                     {"V100-PCIe", "V100-PCIe-16GB"},
-                                     {"V100", "V100-32GB"},
-                                     {"P100", "P100-16GB"},
-                                     {"A100-SXM-80", "A100-80GB"},
-                                     {"A100-SXM-40", "A100-40GB"},
-                                     {"A100-SXM-40-or-80", "A100-40GB"},
-                                     {"A100-PCIe-40", "A100-40GB", 250},
-                                     {"A100-SXM", "A100-80GB"},
-                                     {"A100", "A100-80GB"},
-                                     {"A100-PCIe", "A100-80GB-PCIe"},
-                                     {"A100-PCIe-80", "A100-80GB-PCIe"},
-                                     {"RTX3090", "RTX-3090"},
-                                     {"RTX4090", "RTX-4090"},
-                                     {"RTX5090", "RTX-5090"},
-                                     {"RTX6000Ada", "RTX-6000-Ada"},
-                                     {"A6000", "RTX-A6000"},
-                                     {"RTXA6000", "RTX-A6000"},
-                                     {"A5000", "RTX-A5000"},
-                                     {"RTXA5000", "RTX-A5000"},
-                                     {"RTXPRO6000", "RTX-PRO-6000-Workstation"},
-                                     {"H100-SXM", "H100"},
-                                     {"H100-96GB-GT", "H100", 500, 2400},
-                                     {"H200-SXM", "H200"},
-                                     {"2xXeon-8280", "Xeon-8280"},
-                                     {"2xXeon-8480+", "Xeon-8480"},
-                                     {"2xXeon-SPR", "Xeon-8480"}};
-
-std::optional<Hardware> hardware_of(const PublishedRow& row, std::string* why) {
-  std::string key = row.text("device_key");
-  if (key.empty() && row.has("device", "RTX A5000")) key = "RTX-A5000";
-  const auto* named = std::ranges::find(kHardware, key, &RowHardware::key);
-  const std::string name(named == std::end(kHardware) ? key : named->name);
-  const Hardware* found = config::find_hardware(name);
-  if (found == nullptr) {
-    *why = "no hardware file of " + in_quotes(key);
-    return std::nullopt;
-  }
-  Hardware hardware = *found;
-  if (named == std::end(kHardware)) return hardware;
-  if (named->watts > 0) hardware.watts = named->watts;
-  if (named->memory_gbytes_per_s > 0) hardware.memory_gbytes_per_s = named->memory_gbytes_per_s;
-  return hardware;
-}
-
-Arithmetic arithmetic_of(const PublishedRow& row) {
-  // Rows in FP8 and FP4 are not scored; they are predicted in 16 bits.
-  for (const std::string_view name : {"FP16", "BF16", "bf16", "AMP", "mixed", "FP8", "fp8", "FP4"})
-    if (row.has("precision", name)) return Arithmetic::kHalf;
-  return row.has("precision", "TF32") ? Arithmetic::kTf32 : Arithmetic::kFp32;
-}
 
 // The year of the software; of the source if it does not say.
 int year_of(const PublishedRow& row) {
@@ -101,12 +41,23 @@ Software software_of(const PublishedRow& row, const Hardware& hardware, Arithmet
             .host_work = false,
             .copies_layout = software.copies_layout};
   const bool decoder = kind == "gpt" || kind == "llama";
+  if (framework("llm.c")) {
+    // Without Python; sums and norms are fused, and so are products and GELU, logits and loss.
+    return {.fusion = 2,
+            .attention = kFlash2,
+            .native_attention = true,
+            .launches = 0,
+            .host_work = false};
+  }
   if (framework("MXNet")) {
     software.fusion = 1.5;
     software.launches = 0.3;
   } else if (framework("XLA")) {
     software.fusion = 1;
     software.launches = 0.3;
+  } else if (framework("TensorFlow") && images && arithmetic == Arithmetic::kHalf &&
+             !row.has("model", "VGG")) {
+    software.fusion = 1;  // batch norms with the sums and activations that follow
   } else if (framework("Paddle")) {
     software.fusion = 1;
     software.launches = 0.5;
@@ -205,7 +156,7 @@ double gradient_bytes(const PublishedRow& row, Arithmetic arithmetic, Sharding s
   if (shards) return row.text("precision") == "amp_bf16" ? 4 : 2;
   if (row.has("version", "MLPerf")) return 2;
   for (const std::string_view name :
-       {"apex", "Paddle", "MXNet", "MxNet", "TensorFlow", "DeepSpeed", "NNL"})
+       {"apex", "Paddle", "MXNet", "MxNet", "TensorFlow", "DeepSpeed", "NNL", "llm.c"})
     if (row.has("framework", name)) return 2;
   return row.text("kind") == "bert" && row.has("framework", "fork") ? 2 : 4;
 }
@@ -253,9 +204,9 @@ std::optional<TrainerCase> case_of(const PublishedRow& row,
     trainer.micro_batches =
         std::max(1.0, std::nearbyint(all / (trainer.network.samples * trainer.devices)));
   trainer.adapters = row.has("model", "LoRA");
-  trainer.recomputed = row.text("recompute") == "full" || trainer.adapters ? 1
-                       : row.text("recompute").starts_with("selective")    ? 0.5
-                                                                           : 0;
+  trainer.recomputed = row.text("recompute").starts_with("full") || trainer.adapters ? 1
+                       : row.text("recompute").starts_with("selective")              ? 0.5
+                                                                                     : 0;
   trainer.gradient_bytes = gradient_bytes(row, trainer.arithmetic, trainer.sharding);
   trainer.update_bytes = update_bytes(row.text("kind"));
   trainer.spread = row.text("kind") == "translation" ? constants.bucket_spread : constants.spread;
@@ -294,7 +245,7 @@ std::optional<Prediction> pretraining_minutes(const PublishedRow& row,
 std::optional<Prediction> predict(const PublishedRow& row,
                                   const TrainerConstants& constants,
                                   std::string* why) {
-  const std::string& unit = row.text("unit");
+  const std::string unit = unit_of(row);
   if (unit == "min" && row.has("model", "pretraining to F1"))
     return pretraining_minutes(row, constants, why);
   std::optional<TrainerCase> trainer =
@@ -309,7 +260,7 @@ std::optional<Prediction> predict(const PublishedRow& row,
     prediction.value = rate * tokens;
   } else if (unit == "tokens/s/device") {
     prediction.value = rate * tokens / devices;
-  } else if (unit == "TFLOP/s/device") {
+  } else if (unit == "tflop/s/device") {
     // As their authors count: three times forward, of attention the half that is not masked.
     double flops = 2 * trainer->network.multiply_adds();
     for (const Attention& each : trainer->network.attentions)
@@ -322,13 +273,17 @@ std::optional<Prediction> predict(const PublishedRow& row,
     prediction.value = step_of(one).seconds / prediction.step.seconds;
   } else if (unit == "ms/iteration") {
     prediction.value = prediction.step.seconds * 1e3;
+  } else if (unit == "s/iteration" || unit == "s/step") {
+    prediction.value = prediction.step.seconds;
+  } else if (unit.starts_with("it") || unit.starts_with("step")) {
+    prediction.value = 1 / prediction.step.seconds;
   } else if (unit == "min" && row.has("model", "90 epochs")) {
     constexpr double kImages = 90 * 1281167.0;
     prediction.value = kImages / rate / 60;
   } else if (unit.ends_with("/s")) {
     prediction.value = rate;
   } else {
-    *why = "unit " + in_quotes(unit) + " is unknown";
+    *why = "unit " + in_quotes(row.text("unit")) + " is unknown";
     return std::nullopt;
   }
   return prediction;

@@ -151,12 +151,30 @@ std::string doubt_of(const PublishedRow& row) {
   if (row.text("basis").starts_with("derived"))
     return "time to train includes evaluation and start";
   if (row.has("model", "nnU-Net")) return "the size of the patches is not stated";
+  if (row.has("model", "U-Net medical") && row.number("batch_per_device") == 1)
+    return "steps of 27 ms, in which the host counts";
   if (row.has("model", "Stable Diffusion")) return "the host takes some 75 ms of each micro-batch";
   if (row.has("model", "Transformer-XL") && row.number("batch_per_device") <= 16)
     return "small batches: exchange that this code does not hide";
   if (row.has("device_key", "Xeon")) return "only two sources train on CPUs";
+  if (row.has("framework", "tf_cnn_benchmarks") && row.devices() > 1)
+    return "its gradients are summed on one device or on the host, probably";
+  if (row.has("framework", "Pax"))
+    return "XLA of 2023 sends each gradient on its own: nothing above 50 KB is combined";
   if (row.text("recompute") == "full" && row.number("batch_per_device") <= 4)
     return "memory is nearly full: the allocator may retry";
+  return "";
+}
+
+std::string doubt_of(const PublishedRow& few, const PublishedRow& many) {
+  std::string doubt = doubt_of(few);
+  if (doubt.empty()) doubt = doubt_of(many);
+  if (!doubt.empty()) return doubt;
+  const bool accumulates = few.number("grad_accum") > many.number("grad_accum");
+  if (few.text("kind") == "gpt" && accumulates)
+    return "the fewer devices hold smaller micro-batches, and accumulate them";
+  if (few.text("kind") == "bert" && few.text("seq_or_image").starts_with("512"))
+    return "no padding: ranks wait for the one with most tokens, in TF32 twice as long as in FP16";
   return "";
 }
 

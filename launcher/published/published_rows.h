@@ -55,5 +55,7 @@ std::optional<Prediction> predict(const PublishedRow& row,
 
 // What may explain a large error of the row; empty if nothing is known.
 std::string doubt_of(const PublishedRow& row);
+// The same of a ratio of two rows that differ in their devices.
+std::string doubt_of(const PublishedRow& few, const PublishedRow& many);
 
 }  // namespace lockstep::published

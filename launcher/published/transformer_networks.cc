@@ -169,7 +169,7 @@ NetworkWork llama(double batch, double tokens, const TransformerShape& shape) {
   net.walk(block.rows * shape.width, {1, 2});
   for (int layer = 0; layer < shape.layers; ++layer) add_block(net, block);
   net.end_body();
-  add_head(net, block.rows, shape.vocabulary, shape.width, false);
+  add_head(net, block.rows, shape.vocabulary, shape.width, shape.tied_head);
   return work;
 }
 

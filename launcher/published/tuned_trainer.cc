@@ -1,5 +1,7 @@
 #include "launcher/published/tuned_trainer.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -175,11 +177,22 @@ class MicroBatch {
     }
   }
 
+  // cuDNN's batch norms of N x H x W x C in 16 bits keep their input in registers between reading
+  // it for the statistics and normalising it.
+  bool norms_stay_on_chip() const {
+    return trainer_.arithmetic == Arithmetic::kHalf && !units_.cores &&
+           trainer_.hardware.kind == Hardware::Kind::kGpu && !trainer_.software.copies_layout;
+  }
+
   bool copies_layout() const { return trainer_.software.copies_layout && !units_.cores; }
 
   void add_walk(size_t index, Times& times) {
     const Walk& walk = trainer_.network.walks[index];
-    const double forward = passes(walk.forward), backward = passes(walk.backward);
+    double forward = passes(walk.forward), backward = passes(walk.backward);
+    if (walk.batch_norm && norms_stay_on_chip()) {
+      forward = std::min(forward, 2.0);
+      backward = std::min(backward, 3.0);
+    }
     const double kernels_forward = forward > 0 ? walk.forward_kernels : 0;
     const double kernels_backward = backward > 0 ? walk.backward_kernels : 0;
     times.forward += unfused() * bytes(walk.elements * forward) + kernel_ * kernels_forward;
@@ -328,6 +341,24 @@ TrainerStep step_of(const TrainerCase& trainer) {
   const double behind = trainer.devices > 1 ? std::sqrt(2 * std::log(trainer.devices)) : 0;
   step.seconds *= 1 + trainer.spread * behind + constants.node_spread * std::log2(trainer.nodes);
   return step;
+}
+
+std::string unjudged_because(const Hardware& hardware, Arithmetic arithmetic) {
+  if (hardware.kind == Hardware::Kind::kGpu) {
+    // Those of rows.tsv, and 103, which is of the generation of 100.
+    constexpr int64_t kJudged[] = {60, 70, 80, 86, 89, 90, 100, 103};
+    if (std::ranges::find(kJudged, hardware.gpu.capability) != std::end(kJudged)) return "";
+    return fmt::format("no published figures of GPUs with compute capability {}.{}",
+                       hardware.gpu.capability / 10,
+                       hardware.gpu.capability % 10);
+  }
+  using enum CpuFigures::Units;
+  const CpuFigures::Units units = hardware.cpu.units;
+  if (units != kAvx512 && units != kAmx)
+    return fmt::format("no published figures of CPUs with {}", name_of(units));
+  if (arithmetic == Arithmetic::kHalf && units != kAmx)
+    return "no published figures of 16 bits on CPUs without AMX";
+  return "";
 }
 
 }  // namespace lockstep::published

@@ -43,36 +43,36 @@ enum class Sharding { kNone, kUpdate, kGradients, kAll, kNode };
 // calls "fit", each from a starting value with a known uncertainty, and to no row that is scored.
 struct TrainerConstants {
   // Shares of the peak that large products reach in training, in 16 bits, by generation.
-  double volta = 0.724, ampere = 0.767, hopper = 0.706, blackwell = 0.634, geforce = 0.887;
-  double ada = 0.632;           // and later, with more tensor cores than the watts can feed
-  double amx = 0.0733;          // of CPUs, with all that surrounds the products
-  double fp32_cores = 0.913;    // of FP32 without tensor cores, on GPUs
-  double fp32_vectors = 0.5;    // on CPUs
-  double tf32 = 0.917;          // TF32 relative to 16 bits
-  double old_products = 0.926;  // kernels of the generation before, relative to native ones
-  double old_attention = 0.581;
-  double convolutions = 0.91;  // relative to products
-  double winograd = 1.66;      // how much faster 3x3 convolutions are in FP32
-  double depthwise = 0.0407;   // of the FP32 peak
-  double depth = 199;          // k at which a product reaches half its rate, on an A100
-  double memory = 0.844;       // share of the memory's rate
-  double unfused = 0.957;      // passes of ops, relative to the count
-  double softmax = 1.78;       // of passes over scores in 16 bits, if softmax is in FP32
-  double layout = 1.17;        // passes of copies between layouts, relative to the count
-  double clock = 0.277;        // exponent of the watts, relative to those of the generation
-  double flash1 = 0.44, flash2 = 0.529;  // attention, relative to products
-  double kernel_us = 5.02, launch_us = 20, host_ms = 8.2;
-  double spread = 0.0321;        // of ranks: of their time
-  double node_spread = 0.00969;  // for each doubling of nodes
-  double hidden = 0.114;         // what hidden exchange costs of its own time, with whole gradients
-  double hidden_shards = 0.161;  // and with sharded parameters
-  double network = 0.881;        // share of the link's rate in training
+  double volta = 0.719, ampere = 0.769, hopper = 0.713, blackwell = 0.637, geforce = 0.883;
+  double ada = 0.634;          // and later, with more tensor cores than the watts can feed
+  double amx = 0.0709;         // of CPUs, with all that surrounds the products
+  double fp32_cores = 0.923;   // of FP32 without tensor cores, on GPUs
+  double fp32_vectors = 0.5;   // on CPUs
+  double tf32 = 0.928;         // TF32 relative to 16 bits
+  double old_products = 0.93;  // kernels of the generation before, relative to native ones
+  double old_attention = 0.582;
+  double convolutions = 0.886;  // relative to products
+  double winograd = 1.7;        // how much faster 3x3 convolutions are in FP32
+  double depthwise = 0.0397;    // of the FP32 peak
+  double depth = 237;           // k at which a product reaches half its rate, on an A100
+  double memory = 0.843;        // share of the memory's rate
+  double unfused = 0.979;       // passes of ops, relative to the count
+  double softmax = 1.66;        // of passes over scores in 16 bits, if softmax is in FP32
+  double layout = 1.08;         // passes of copies between layouts, relative to the count
+  double clock = 0.276;         // exponent of the watts, relative to those of the generation
+  double flash1 = 0.444, flash2 = 0.528;  // attention, relative to products
+  double kernel_us = 5.14, launch_us = 20, host_ms = 8.34;
+  double spread = 0.0333;        // of ranks: of their time
+  double node_spread = 0.00932;  // for each doubling of nodes
+  double hidden = 0.117;         // what hidden exchange costs of its own time, with whole gradients
+  double hidden_shards = 0.157;  // and with sharded parameters
+  double network = 0.866;        // share of the link's rate in training
   // These belong to data, not to trainers.
-  double pretraining_fill = 0.563;  // tokens that are no padding, of BERT's sequences of 512
-  double mlperf_fill = 0.441;
-  double bucket_fill = 0.925;     // of translation batches, which have sentences of equal lengths
-  double bucket_spread = 0.0794;  // of their work
-  double length_spread = 0.667;   // of a sequence's length; of a batch it is less by the root
+  double pretraining_fill = 0.553;  // tokens that are no padding, of BERT's sequences of 512
+  double mlperf_fill = 0.414;
+  double bucket_fill = 0.929;     // of translation batches, which have sentences of equal lengths
+  double bucket_spread = 0.0793;  // of their work
+  double length_spread = 0.776;   // of a sequence's length; of a batch it is less by the root
 };
 
 struct TrainerCase {
@@ -100,5 +100,8 @@ struct TrainerStep {
 };
 
 TrainerStep step_of(const TrainerCase& trainer);
+
+// Why nothing published judges predictions on such hardware; empty if figures do.
+std::string unjudged_because(const Hardware& hardware, Arithmetic arithmetic);
 
 }  // namespace lockstep::published

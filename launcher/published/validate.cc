@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 
+#include "launcher/published/row_names.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::published {
@@ -107,7 +108,7 @@ std::string measurement_of(const PublishedRow& row) {
 
 // The rate of a device, published and predicted.
 double of_device(const JudgedRow& judged, double value) {
-  return judged.row.text("unit").ends_with("/device") ? value : value / judged.row.devices();
+  return unit_of(judged.row).ends_with("/device") ? value : value / judged.row.devices();
 }
 
 void add_ratios(const std::vector<const JudgedRow*>& rows, Validation& validation) {
@@ -181,8 +182,7 @@ void print_large(const char* title, const std::vector<JudgedRatio>& ratios) {
       "\n  {} with more than {:.0f}%: published, predicted\n", title, 100 * kLargeRatioError);
   for (const JudgedRatio& ratio : ratios) {
     if (std::abs(ratio.error()) <= kLargeRatioError) continue;
-    std::string doubt = doubt_of(ratio.few->row);
-    if (doubt.empty()) doubt = doubt_of(ratio.many->row);
+    const std::string doubt = doubt_of(ratio.few->row, ratio.many->row);
     fmt::print("  {} -> {}  {} on {}, {}, {:g} -> {:g} devices: {:.2f}, {:.2f}{}\n",
                ratio.few->row.text("id"),
                ratio.many->row.text("id"),
@@ -193,7 +193,7 @@ void print_large(const char* title, const std::vector<JudgedRatio>& ratios) {
                ratio.many->row.devices(),
                ratio.published,
                ratio.predicted,
-               doubt.empty() ? "" : "; " + doubt);
+               doubt.empty() ? "; no reason is known" : "; " + doubt);
   }
 }
 
@@ -213,6 +213,23 @@ Json to_json(const Errors& errors) {
                        {"bias", errors.bias}});
 }
 
+Json to_json(const std::vector<JudgedRatio>& ratios) {
+  Json all = to_json(errors_of(ratios));
+  all["large"] = Json::array();
+  for (const JudgedRatio& ratio : ratios) {
+    if (std::abs(ratio.error()) <= kLargeRatioError) continue;
+    Json large = Json::object({{"few", ratio.few->row.text("id")},
+                               {"many", ratio.many->row.text("id")},
+                               {"published", ratio.published},
+                               {"predicted", ratio.predicted},
+                               {"error", ratio.error()}});
+    if (const std::string doubt = doubt_of(ratio.few->row, ratio.many->row); !doubt.empty())
+      large["reason"] = doubt;
+    all["large"].push_back(std::move(large));
+  }
+  return all;
+}
+
 }  // namespace
 
 Validation validate(std::vector<PublishedRow> rows) {
@@ -230,7 +247,7 @@ Validation validate(std::vector<PublishedRow> rows) {
   }
   std::map<std::string, std::vector<const JudgedRow*>> measurements;
   for (const JudgedRow& each : validation.rows) {
-    const std::string& unit = each.row.text("unit");
+    const std::string unit = unit_of(each.row);
     if (each.unscored.empty() && unit != "fraction" && unit != "min" && unit != "ms/iteration")
       measurements[measurement_of(each.row)].push_back(&each);
   }
@@ -268,8 +285,8 @@ Json to_json(const Validation& validation) {
       groups[group] = to_json(errors);
     json[fmt::format("by {}", name)] = std::move(groups);
   }
-  json["one_to_node"] = to_json(errors_of(validation.one_to_node));
-  json["node_to_more"] = to_json(errors_of(validation.node_to_more));
+  json["one_to_node"] = to_json(validation.one_to_node);
+  json["node_to_more"] = to_json(validation.node_to_more);
   for (const JudgedRow& each : validation.rows) {
     Json row = Json::object({{"id", each.row.text("id")},
                              {"model", each.row.text("model")},
@@ -283,6 +300,8 @@ Json to_json(const Validation& validation) {
     if (each.prediction.value > 0) {
       row["predicted"] = each.prediction.value;
       row["error"] = each.error();
+      const std::string doubt = doubt_of(each.row);
+      if (std::abs(each.error()) > kLargeError && !doubt.empty()) row["reason"] = doubt;
       row["predicted_step_seconds"] = each.prediction.step.seconds;
     }
     json["rows"].push_back(std::move(row));

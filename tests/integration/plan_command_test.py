@@ -367,6 +367,27 @@ def published_figures_are_predicted(binary, folder):
     assert errors[len(errors) * 8 // 10] < 0.25, errors[len(errors) * 8 // 10]
 
 
+def tuned_trainers_stand_beside_the_forecast(binary, folder):
+    """A line and members of their own; without published figures the reason."""
+    out, config = folder / "tuned.json", "configs/models/llama_3_8b.textproto"
+
+    def planned(on, code=0):
+        done = plan(binary, config, "--data", folder, "--ranks", 8, "--on", on, "--explain",
+                    "--json", out, code=code)
+        return done.stdout, json.loads(out.read_text())
+
+    text, known = planned("H100")
+    line = next(line for line in text.splitlines() if "  well-tuned trainer  " in line)
+    assert "predicted from published figures, another program" in line, line
+    low, high = known["predicted_step_seconds"]
+    assert low / 2 < known["predicted_tuned_step_seconds"] < 2 * high, known
+    assert known["predicted_tuned_parameters"] == 8030261248, known
+    text, unknown = planned("T4", code=5)
+    assert "  well-tuned trainer  " not in text, text
+    assert "well-tuned trainer: not predicted: no published figures of GPUs" in text, text
+    assert [key for key in unknown if "tuned" in key] == ["predicted_tuned_unknown"], unknown
+
+
 def measures_this_machine(binary, folder):
     """A hardware file of the smallest network alone; with it, most of that network's ops are scaled
     from measured ones."""
@@ -432,6 +453,7 @@ def main():
         refusals_name_a_setting_that_fits(binary, folder)
         compares(binary, folder)
         published_figures_are_predicted(binary, folder)
+        tuned_trainers_stand_beside_the_forecast(binary, folder)
         measures_this_machine(binary, folder)
     chooses_the_precision(binary)
     refuses(binary)

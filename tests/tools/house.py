@@ -107,7 +107,7 @@ WINGS = {
         "run": ["forecast", "ranks", "command_line"],
         "bench": ["ranks", "command_line"],
         "calibrate": ["forecast", "scale", "processes", "ranks"],
-        "published": [],
+        "published": ["forecast"],
         "forecast": ["ranks", "command_line"],
         "models": ["command_line"],
         "text": ["data", "command_line"],

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "launcher/published/networks.h"
+#include "launcher/published/row_names.h"
 #include "launcher/published/validate.h"
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
@@ -16,8 +17,8 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{1} << 24;
 
-std::vector<PublishedRow> shipped_rows() {
-  const std::string path = LOCKSTEP_SOURCE_DIR "/launcher/published/rows.tsv";
+std::vector<PublishedRow> shipped_rows(const char* file = "rows.tsv") {
+  const std::string path = std::string(LOCKSTEP_SOURCE_DIR "/launcher/published/") + file;
   return read_rows(read_file(path, kMaxBytes), path);
 }
 
@@ -37,8 +38,10 @@ TEST(PublishedNetworks, WorkOfTheirPapers) {
       {"ResNet-50", resnet(1, {}), 25.56e6, 4.09e9},
       {"ResNet-18", resnet(1, {.depth = 18}), 11.69e6, 1.81e9},
       {"ResNeXt-101 32x4d", resnet(1, {.depth = 101, .groups = 32, .width = 4}), 44.18e6, 7.99e9},
-      {"VGG-16", vgg16(1), 138.36e6, 15.47e9},
+      {"VGG-16", vgg(1, 16), 138.36e6, 15.47e9},
+      {"VGG-19", vgg(1, 19), 143.67e6, 19.63e9},
       {"Inception v3", inception_v3(1), 23.83e6, 5.71e9},
+      {"MobileNetV2", mobile_net_v2(1), 3.50e6, 0.301e9},
       {"EfficientNet-B0", efficient_net(1, 0, 224), 5.29e6, 0.39e9},
       {"EfficientNet-B4", efficient_net(1, 4, 380), 19.34e6, 4.39e9},
       {"ConvNeXt base", convnext(1, {}), 88.59e6, 15.4e9},
@@ -93,6 +96,24 @@ TEST(PublishedRows, ScoredRowsAreNearThePublished) {
   EXPECT_GT(result.at("node_to_more").at("within").get<double>(), 0.8);
 }
 
+// Rows that nobody had seen when the model was made.
+TEST(PublishedRows, UnseenRowsAreNearThePublished) {
+  const Json result = to_json(validate(shipped_rows("unseen.tsv")));
+  const Json& scored = result.at("scored");
+  EXPECT_EQ(scored.at("rows").get<int64_t>(), 57);
+  EXPECT_LT(scored.at("median_error").get<double>(), 0.12);
+  EXPECT_GT(scored.at("within").get<double>(), 0.8);
+}
+
+TEST(PublishedRows, RatiosOutsideHaveAReason) {
+  const Json result = to_json(validate(shipped_rows()));
+  for (const char* part : {"one_to_node", "node_to_more"}) {
+    EXPECT_GT(result.at(part).at("large").size(), 0u);
+    for (const Json& ratio : result.at(part).at("large"))
+      EXPECT_TRUE(ratio.contains("reason")) << ratio.at("few").get<std::string>();
+  }
+}
+
 TEST(PublishedRows, Sources) {
   const auto source_of = [](const char* source) { return row_of({{"source", source}}).source(); };
   EXPECT_EQ(source_of("github:a/b@12:c/README.md"), "a/b");
@@ -140,6 +161,41 @@ TEST(PublishedRows, RowsOfTheUser) {
   changed = row;
   changed["unit"] = "parsecs";
   EXPECT_EQ(predicted(changed).second, "unit 'parsecs' is unknown");
+}
+
+TEST(PublishedRows, NamesInOtherSpellings) {
+  EXPECT_EQ(plain_name("meta-llama/Meta-Llama-3-8B"), "llama-3-8b");
+  EXPECT_EQ(plain_name("LLaMA2 70B (LoRA)"), "llama-2-70b-lora");
+  EXPECT_EQ(plain_name("ViT-B/16"), "vit-b-16");
+  EXPECT_EQ(parameters_in("decoder-1.3b-chat"), 1.3e9);
+  EXPECT_EQ(parameters_in("gpt2-medium"), 0);
+  using Columns = std::map<std::string, std::string, std::less<>>;
+  const auto predicted = [](Columns columns) {
+    columns.insert({{"unit", "images/sec"}, {"devices", "8"}, {"batch_per_device", "8"}});
+    std::string why;
+    const auto prediction = predict(row_of(std::move(columns)), {}, &why);
+    EXPECT_EQ(why, "");
+    return prediction ? prediction->value : 0;
+  };
+  const auto same = [&](const Columns& one, const Columns& other) {
+    EXPECT_GT(predicted(one), 0);
+    EXPECT_DOUBLE_EQ(predicted(one), predicted(other));
+  };
+  same({{"model", "ResNet-50"}, {"device_key", "A100-SXM-80"}, {"precision", "AMP FP16"}},
+       {{"model", "resnet_50"}, {"device", "NVIDIA A100-SXM4-80GB"}, {"precision", "float16"}});
+  same({{"model", "Llama-2-7B"}, {"device_key", "H100-SXM"}, {"precision", "BF16"}},
+       {{"model", "llama 2 7b hf"}, {"device_key", "H100 80GB HBM3"}, {"precision", "bfloat16"}});
+  same({{"model", "GPT2-medium"}, {"device_key", "RTX4090"}, {"precision", "TF32"}},
+       {{"model", "GPT2 355M"}, {"device_key", "GeForce RTX 4090"}, {"precision", "tf32"}});
+  // The name states the size, although the family is known.
+  EXPECT_LT(predicted({{"model", "gpt2-13b"}, {"kind", "gpt"}, {"device_key", "B200"}}),
+            0.1 * predicted({{"model", "gpt2"}, {"kind", "gpt"}, {"device_key", "B200"}}));
+  const auto in_unit = [&](const char* unit) {
+    return predicted({{"model", "Llama-2-7B"}, {"device_key", "H100-SXM"}, {"unit", unit}});
+  };
+  EXPECT_DOUBLE_EQ(in_unit("tokens/s"), 8 * in_unit("tok/s/GPU"));
+  EXPECT_DOUBLE_EQ(in_unit("ms/step"), 1000 * in_unit("s/iteration"));
+  EXPECT_DOUBLE_EQ(in_unit("steps/s") * in_unit("s/step"), 1);
 }
 
 TEST(PublishedRows, BrokenFiles) {
