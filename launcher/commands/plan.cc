@@ -7,6 +7,7 @@
 #include "launcher/commands/plan_options.h"
 #include "launcher/commands/plan_report.h"
 #include "launcher/forecast/advise.h"
+#include "launcher/forecast/recorded_run.h"
 #include "launcher/published/validate.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/ranks/session.h"
@@ -70,21 +71,40 @@ void compare_here(const PlanCommandOptions& options, const PlanRequest& request)
   write_json(options.common.json, json);
 }
 
+// The run of --replay, which by default sets config and ranks; null without --replay.
+std::unique_ptr<RecordedRun> recorded_run(const PlanCommandOptions& options, PlanRequest& request) {
+  if (options.replay.empty()) {
+    if (!options.from.empty()) throw ConfigError("--from is the hardware of a run; add --replay");
+    if (request.common.config.empty())
+      throw ConfigError(
+          "CONFIG is required, the path of a config file, except with --validate or --replay");
+    return nullptr;
+  }
+  if (options.advise || is_comparison(options))
+    throw ConfigError(
+        "--replay predicts one run; leave out --advise, --sweep, --compare and --buy");
+  std::unique_ptr<RecordedRun> run = read_recorded_run(options.replay, options.from);
+  if (request.common.config.empty()) request.common.config = run->config;
+  if (options.ranks == 0) request.ranks = run->request.ranks;
+  return run;
+}
+
 // Plans, on this rank alone, for --ranks ranks or, by default, for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
-  if (options.common.config.empty())
-    throw ConfigError("CONFIG is required, the path of a config file, except with --validate");
   require_result_path("--json", options.common.json);
   if (!options.on.empty() && !options.gpu.empty())
     throw ConfigError("--on and --gpu both name hardware; allowed: one of them");
   PlanRequest request = request_of(options, world);
+  const std::unique_ptr<RecordedRun> recorded = recorded_run(options, request);
   if (!options.walltime.empty())
     request.terms.walltime_s = require_duration("--walltime", options.walltime);
   PlanPlace place;
   find_place(request, place);  // rejects unknown hardware before data is opened
+  if (recorded && !place.predicts())
+    throw ConfigError("--replay needs --on with the name of hardware or a file");
   if (options.advise) return advise_here(options, request, place);
   if (is_comparison(options)) return compare_here(options, request);
-  const run::OpenedConfig opened = read_config(options.common);
+  const run::OpenedConfig opened = read_config(request.common);
   const RunConfig& config = opened.config;
   const bool tunes = config.comm.tune_buckets && request.ranks > 1;
   const auto record = tunes ? read_bucket_record(config.output.run_dir) : std::nullopt;
@@ -94,7 +114,9 @@ void plan_here(const PlanCommandOptions& options, int world) {
   const int local = place.ranks_per_node;
   set_compute_threads(
       threads > 0 ? threads : run::choose_threads(config, share_of(find_cpu_limits(), local)));
-  const PlannedRun planned = plan_opened(opened, request, place);
+  PlannedRun planned = plan_opened(opened, request, place);
+  std::optional<forecast::Replay> replay;
+  if (recorded) replay = replay_forecast(*recorded, request.terms, planned);
   const run::PreparedRun& prepared = planned.prepared;
   for (const std::string& warning : run::warnings_of(prepared)) log_warn("{}", warning);
   const run::LaneUse lanes = run::lane_use(prepared.config, prepared.plan.sharding.shares());
@@ -102,13 +124,16 @@ void plan_here(const PlanCommandOptions& options, int world) {
   Json json = plan_json(prepared, lanes, local, step_flops);
   if (planned.forecast) {
     forecast::print_forecast(prepared, *planned.forecast);
+    if (replay) forecast::print_replay(*replay);
     if (options.explain) forecast::explain_forecast(prepared, *planned.forecast);
+    if (replay && options.explain) forecast::explain_replay(*replay);
     forecast::add_forecast(prepared, *planned.forecast, json);
+    if (replay) forecast::add_replay(*replay, json);
     fmt::print("\n");
   }
   print_plan(options, prepared, planned.choices, lanes, local, step_flops);
   if (tunes) print_tuned_buckets(prepared.recorded, record.has_value());
-  propose_domain_ranks(options, prepared, json);
+  if (!recorded) propose_domain_ranks(options, prepared, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);
   run::require_memory(prepared, local, limits_for(options, place, prepared));

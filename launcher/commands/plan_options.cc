@@ -34,7 +34,7 @@ bool is_comparison(const PlanCommandOptions& options) {
 void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
   add_common_options(command, options.common);
   for (OptionSpec& option : command.options)
-    if (option.name == "CONFIG") option.rules.required = false;  // not for --validate
+    if (option.name == "CONFIG") option.rules.required = false;  // not for --validate and --replay
   command.add("--ranks",
               &options.ranks,
               "Ranks to plan for; by default those of this command",
@@ -75,6 +75,15 @@ void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
               &options.validate,
               "Instead predict published training figures, a file of rows as "
               "launcher/published/rows.tsv, and compare; CONFIG is not needed");
+  command.add(
+      "--replay",
+      &options.replay,
+      "Predict from the measured timeline of a run, RUN/timeline.json, with --on; CONFIG is "
+      "by default that of the run");
+  command.add("--from",
+              &options.from,
+              "With --replay: the hardware on which the run was, a name or a file; by default as "
+              "the run's record has it");
   command.add("--advise",
               &options.advise,
               "Search lanes, ZeRO stage, recomputation, loss_rows and precision for the settings "

@@ -21,6 +21,8 @@ struct PlanCommandOptions {
   bool explain = false;
   bool advise = false;
   std::string validate;  // --validate: rows of published figures
+  std::string replay;    // --replay: the timeline of a measured run
+  std::string from;      // --from: its hardware
   std::string sweep;     // --sweep: numbers of ranks
   std::vector<std::string> compare;
   forecast::Limits limits;         // --budget; deadline_s is not set
