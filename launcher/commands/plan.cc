@@ -55,13 +55,17 @@ void compare_here(const PlanCommandOptions& options, const PlanRequest& request)
     std::vector<forecast::Candidate> candidates;
     for (const int ranks : forecast::sweep_of(options.sweep))
       candidates.push_back({request.on, ranks});
-    forecast::print_sweep(runs_on(candidates), json);
+    const std::vector<forecast::CandidateRun> runs = runs_on(candidates);
+    forecast::print_sweep(runs, json);
+    if (!options.plot.empty()) forecast::draw(forecast::sweep_chart(runs), options.plot);
   }
   if (!options.compare.empty()) {
     std::vector<forecast::Candidate> candidates;
     for (const std::string& text : options.compare)
       candidates.push_back(forecast::candidate_of(text));
-    forecast::print_comparison(runs_on(candidates), json);
+    const std::vector<forecast::CandidateRun> runs = runs_on(candidates);
+    forecast::print_comparison(runs, json);
+    if (!options.plot.empty()) forecast::draw(forecast::comparison_chart(runs), options.plot);
   }
   if (options.limits.budget_usd > 0 || !options.deadline.empty())
     forecast::print_within(runs_on(forecast::rentable()), limits_of(options), json);
@@ -92,6 +96,11 @@ std::unique_ptr<RecordedRun> recorded_run(const PlanCommandOptions& options, Pla
 // Plans, on this rank alone, for --ranks ranks or, by default, for `world`.
 void plan_here(const PlanCommandOptions& options, int world) {
   require_result_path("--json", options.common.json);
+  if (!options.plot.empty()) {
+    require_result_path("--plot", options.plot, {".svg", ".png"});
+    if (options.sweep.empty() == options.compare.empty())
+      throw ConfigError("--plot draws --sweep or --compare; allowed: with one of them");
+  }
   if (!options.on.empty() && !options.gpu.empty())
     throw ConfigError("--on and --gpu both name hardware; allowed: one of them");
   PlanRequest request = request_of(options, world);

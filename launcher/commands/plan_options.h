@@ -25,6 +25,7 @@ struct PlanCommandOptions {
   std::string from;      // --from: its hardware
   std::string sweep;     // --sweep: numbers of ranks
   std::vector<std::string> compare;
+  std::string plot;                // --plot: a picture of --sweep or --compare
   forecast::Limits limits;         // --budget; deadline_s is not set
   std::string walltime, deadline;  // durations
   forecast::Purchase purchase;
