@@ -1,5 +1,5 @@
 #pragma once
-// The commands. Each file here makes one.
+// The commands. Each file here makes one; plan has its flags and its table in files of their own.
 
 #include "launcher/command_line/command_line.h"
 

@@ -16,10 +16,6 @@ using launcher::PlannedRun;
 using launcher::PlanPlace;
 using launcher::PlanRequest;
 
-std::string name_of(const Candidate& candidate) {
-  return fmt::format("{} x {}", candidate.ranks, candidate.on);
-}
-
 Json range_of(const Range& range) { return Json::array({Json(range.low), Json(range.high)}); }
 
 std::string dollars(const std::optional<Range>& usd) {
@@ -78,6 +74,15 @@ void print_row(const CandidateRun& run) {
 }
 
 }  // namespace
+
+std::string name_of(const Candidate& candidate) {
+  return fmt::format("{} x {}", candidate.ranks, candidate.on);
+}
+
+double efficiency_of(const CandidateRun& run, const CandidateRun& first) {
+  return first.forecast->step.step.middle() * first.candidate.ranks /
+         (run.forecast->step.step.middle() * run.candidate.ranks);
+}
 
 Candidate candidate_of(const std::string& text) {
   int ranks = 0;
@@ -176,8 +181,7 @@ void print_sweep(const std::vector<CandidateRun>& runs, Json& json) {
       continue;
     }
     if (first == nullptr) first = &run;
-    const double efficiency = first->forecast->step.step.middle() * first->candidate.ranks /
-                              (run.forecast->step.step.middle() * run.candidate.ranks);
+    const double efficiency = efficiency_of(run, *first);
     row["predicted_efficiency"] = efficiency;
     json["sweep"].push_back(row);
     fmt::print("{:>6}  {:<22} {:>9.1f}% {:<22} {:<20} {}{}{}\n",

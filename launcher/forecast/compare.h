@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/forecast/chart.h"
 #include "launcher/forecast/planned_run.h"
 #include "runtime/base/json.h"
 
@@ -17,6 +18,7 @@ struct Candidate {
   int ranks = 1;
 };
 Candidate candidate_of(const std::string& text);
+std::string name_of(const Candidate& candidate);  // "8 x H100"
 
 // What a run takes there; without a forecast, `why_not` has the reason.
 struct CandidateRun {
@@ -34,11 +36,17 @@ CandidateRun run_on(launcher::PlanRequest request, const Candidate& candidate);
 // "ranks=1..1024": the powers of two between, and both ends; or "ranks=1,2,6". Throws ConfigError.
 std::vector<int> sweep_of(const std::string& text);
 
+// The share of its ranks' time that is used, if `first` used all of it.
+double efficiency_of(const CandidateRun& run, const CandidateRun& first);
 // Prints time, efficiency and cost for each number of ranks.
 void print_sweep(const std::vector<CandidateRun>& runs, Json& json);
 // Prints time, cost and energy of an epoch and of the run on each hardware, and which is the
 // cheapest and the fastest.
 void print_comparison(const std::vector<CandidateRun>& runs, Json& json);
+
+// The same as pictures (compare_chart.cc). Throws ConfigError if there is nothing to draw.
+Chart sweep_chart(const std::vector<CandidateRun>& runs);
+Chart comparison_chart(const std::vector<CandidateRun>& runs);
 
 // What the user may spend.
 struct Limits {

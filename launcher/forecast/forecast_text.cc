@@ -143,9 +143,14 @@ void explain_sources(const Place& place) {
                  link->date.empty() ? "" : ", " + link->date);
 }
 
-void explain_width(const Place& place, const StepForecast& step) {
+void explain_width(const Place& place, const StepForecast& step, bool replayed) {
   fmt::print("why a range:\n");
-  if (step.measured_share > 0)
+  if (replayed)
+    fmt::print(
+        "  {:.0f}% of the work is moved from a measured run: 3% for repeats, and the ranges of the "
+        "predictions for both places\n",
+        100 * step.measured_share);
+  else if (step.measured_share > 0)
     fmt::print(
         "  {:.0f}% of the work is scaled from measured ops: 3% for repeats, and 3% for each "
         "doubling of size or threads away from them\n",
@@ -192,7 +197,7 @@ std::string seconds_text(const Range& seconds) {
 }
 
 void print_forecast(const run::PreparedRun& prepared, const Forecast& forecast) {
-  const auto& [place, step, run, fit] = forecast;
+  const auto& [place, step, run, fit, replayed] = forecast;
   const RunConfig& config = prepared.config;
   const auto samples = static_cast<double>(config.train.global_batch);
   const int64_t context = prepared.model->traits().context;
@@ -251,11 +256,11 @@ void explain_forecast(const run::PreparedRun& /*prepared*/, const Forecast& fore
   explain_step(forecast.step);
   explain_products(forecast.step);
   explain_sources(forecast.place);
-  explain_width(forecast.place, forecast.step);
+  explain_width(forecast.place, forecast.step, forecast.replayed);
 }
 
 void add_forecast(const run::PreparedRun& prepared, const Forecast& forecast, Json& json) {
-  const auto& [place, step, run, fit] = forecast;
+  const auto& [place, step, run, fit, replayed] = forecast;
   json["predicted_on"] = place.hardware->name;
   json["predicted_nodes"] = run.nodes;
   json["predicted_step_seconds"] = to_json(step.step);

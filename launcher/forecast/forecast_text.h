@@ -14,6 +14,7 @@ struct Forecast {
   RunForecast run;
   // Whether the run fits: "fits (26.1 of 77.6 GiB, ZeRO 1)".
   std::string fit;
+  bool replayed = false;  // from the measured times of a run elsewhere (replay.h)
 };
 
 // One screen: what the run takes.

@@ -98,8 +98,11 @@ struct OpTimes::Sought {
   }
 };
 
-OpTimes::OpTimes(const Hardware& hardware, const Arithmetic& arithmetic, const NodeUse& use)
-    : hardware_(hardware), arithmetic_(arithmetic), use_(use) {}
+OpTimes::OpTimes(const Hardware& hardware,
+                 const Arithmetic& arithmetic,
+                 const NodeUse& use,
+                 const std::vector<KnownTime>* known)
+    : hardware_(hardware), arithmetic_(arithmetic), use_(use), known_(known) {}
 
 double OpTimes::share() const {
   if (hardware_.kind == Hardware::Kind::kGpu) return 1;
@@ -108,6 +111,15 @@ double OpTimes::share() const {
 }
 
 bool OpTimes::measured(const Sought& sought, OpTime* time) const {
+  if (known_ != nullptr) {
+    const auto found = std::ranges::find_if(*known_, [&](const KnownTime& known) {
+      return known.is(sought.op, sought.type, sought.extents, sought.flops, sought.bytes);
+    });
+    if (found != known_->end()) {
+      *time = {found->seconds, true};
+      return true;
+    }
+  }
   struct Near {
     double distance = std::numeric_limits<double>::infinity();
     const MeasuredOp* op = nullptr;

@@ -52,10 +52,30 @@ struct OpTime {
   bool measured = false;  // from measurements of the hardware itself
 };
 
+// A time that stands in place of a prediction; with the fields of MeasuredOp.
+struct KnownTime {
+  std::string op, type;
+  std::vector<int64_t> extents;
+  double flops = 0, bytes = 0;
+  Range seconds;
+
+  bool is(const std::string& other_op,
+          const std::string& other_type,
+          const std::vector<int64_t>& other_extents,
+          double other_flops,
+          double other_bytes) const {
+    return op == other_op && type == other_type && extents == other_extents &&
+           flops == other_flops && bytes == other_bytes;
+  }
+};
+
 class OpTimes {
  public:
-  // `hardware` is borrowed.
-  OpTimes(const Hardware& hardware, const Arithmetic& arithmetic, const NodeUse& use);
+  // `hardware` and `known` are borrowed; `known` may be null.
+  OpTimes(const Hardware& hardware,
+          const Arithmetic& arithmetic,
+          const NodeUse& use,
+          const std::vector<KnownTime>* known = nullptr);
 
   OpTime time(const OpWork& work) const;
   // The least time, at the peak rates.
@@ -74,6 +94,7 @@ class OpTimes {
   const Hardware& hardware_;
   const Arithmetic arithmetic_;
   const NodeUse use_;
+  const std::vector<KnownTime>* const known_;
 };
 
 }  // namespace lockstep::forecast

@@ -18,7 +18,8 @@ Range evaluation_pass(const run::PreparedRun& prepared, const Place& place) {
   if (!prepared.graphs->evaluation) return {};
   const OpTimes times(*place.hardware,
                       arithmetic_of(prepared),
-                      {.ranks = place.ranks_per_node, .threads = place.threads});
+                      {.ranks = place.ranks_per_node, .threads = place.threads},
+                      place.known);
   Range seconds;
   for (const OpWork& work : work_of_run(prepared, *prepared.graphs->evaluation).works)
     seconds += times.time(work).seconds * static_cast<double>(work.count);

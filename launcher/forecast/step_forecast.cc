@@ -242,8 +242,10 @@ std::vector<ForecastProduct> products_of(const GraphWork& work, const OpTimes& t
 
 StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place) {
   const Arithmetic arithmetic = arithmetic_of(prepared);
-  const OpTimes op_times(
-      *place.hardware, arithmetic, {.ranks = place.ranks_per_node, .threads = place.threads});
+  const OpTimes op_times(*place.hardware,
+                         arithmetic,
+                         {.ranks = place.ranks_per_node, .threads = place.threads},
+                         place.known);
   const GraphWork work = work_of_run(prepared, prepared.graphs->training);
   std::vector<OpTime> times;
   StepForecast forecast;

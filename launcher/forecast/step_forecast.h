@@ -26,6 +26,7 @@ struct Place {
   // The standard deviation of a rank's step over ranks and time, as a share of it. The slowest of n
   // ranks is sqrt(2 ln n) of them behind.
   Range spread = {0.002, 0.01};
+  const std::vector<KnownTime>* known = nullptr;  // in place of predictions
 };
 
 // What takes a step's time.

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 
-#include "launcher/processes/run_process.h"
+#include "launcher/processes/gnuplot.h"
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
 
 namespace lockstep::scale {
 namespace {
-
-constexpr double kLimit_s = 120;
 
 // noenhanced: otherwise gnuplot would print the letter after a '_' as a subscript.
 std::string script_for(const std::string& name,
@@ -181,19 +179,11 @@ std::vector<Plot> make_plots(const Report& report) {
 
 std::string draw(const std::vector<Plot>& plots, const std::filesystem::path& folder) {
   for (const Plot& plot : plots) write_file_atomically(folder / (plot.name + ".gp"), plot.script);
-  const std::string gnuplot = launcher::find_program("gnuplot");
-  if (gnuplot.empty())
-    return "no plots: gnuplot is not installed (Debian: apt-get install gnuplot-nox)";
   std::string failed;
   for (const Plot& plot : plots) {
-    const std::filesystem::path log = folder / "runs" / (plot.name + ".log");
-    const launcher::ProcessEnd end =
-        launcher::run_process({gnuplot, plot.name + ".gp"}, log, kLimit_s, folder);
-    if (end.exit_code != 0 && failed.empty())
-      failed = fmt::format("gnuplot failed on {}.gp with exit code {}: see {}",
-                           plot.name,
-                           end.exit_code,
-                           log.string());
+    const std::string message =
+        launcher::run_gnuplot(folder / (plot.name + ".gp"), folder / "runs" / (plot.name + ".log"));
+    if (failed.empty()) failed = message;
   }
   return failed;
 }

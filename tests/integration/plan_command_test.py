@@ -12,6 +12,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import sys
@@ -25,6 +26,7 @@ CONFIGS = sorted(path for path in (ROOT / "configs").glob("*/*.textproto")
                  if path.parent.name != "hardware")
 
 FOR_LESS_MEMORY = {"train.lanes", "execution.recompute"}
+GNUPLOT = shutil.which("gnuplot") is not None
 FP32, BF16, FP16 = (f"execution.precision={name}" for name in ("FP32", "BF16", "FP16"))
 # Golden plan: config and further arguments. They differ in ops, precision and what ranks share.
 PLANS = {
@@ -328,6 +330,14 @@ def refusals_name_a_setting_that_fits(binary, folder):
 def compares(binary, folder):
     out, config = folder / "compare.json", "configs/models/gpt2_124m.textproto"
     common = ("--data", folder, "--json", out)
+    picture = folder / "sweep.svg"
+    done = plan(binary, config, "--data", folder, "--on", "H100", "--sweep", "ranks=1,2", "--plot",
+                picture, code=0 if GNUPLOT else 2)
+    assert GNUPLOT or "gnuplot is not installed" in done.stderr, done
+    script = (folder / "sweep.svg.gp").read_text()
+    for label in ("predicted s a step", "predicted efficiency, %", "predicted cost of the run, $"):
+        assert f"set ylabel '{label}'" in script, script
+    assert not GNUPLOT or "predicted, not measured" in picture.read_text(), script
     plan(binary, config, *common, "--on", "H100", "--sweep", "ranks=1..1024")
     sweep = json.loads(out.read_text())["sweep"]
     assert [row["ranks"] for row in sweep] == [2 ** i for i in range(11)], sweep
@@ -336,6 +346,9 @@ def compares(binary, folder):
     assert len(run) >= 8 and abs(efficiency[0] - 1) < 1e-9, sweep
     assert 0.1 < efficiency[-1] < 0.99 and max(efficiency) < 1.05, sweep
     assert [row["set"] for row in run if row["ranks"] == 16] == ["train.lanes=16"], sweep
+    for arguments, word in ((("--plot", "a.gif", "--sweep", "ranks=1,2"), "--plot"),
+                            (("--plot", "a.svg"), "--sweep or --compare")):
+        assert word in plan(binary, config, "--on", "H100", *arguments, code=2).stderr
     for bad in ("ranks=", "ranks=4..2", "ranks=2,1", "lanes=1,2", "ranks=1..x"):
         done = plan(binary, config, "--on", "H100", "--sweep", bad, code=2)
         assert "ranks=1..1024" in done.stderr, done
@@ -410,7 +423,7 @@ def keeps_the_forecast(binary, folder, file):
     run_dir, out = folder / "run", folder / "train.json"
     done = subprocess.run(
         [binary, "train", "configs/benchmarks/mlp_784_512_512_10.textproto", "--run-dir", run_dir,
-         "--device", "cpu", "--max-steps", "30", "--json", out],
+         "--device", "cpu", "--max-steps", "30", "--json", out, "--set", "output.timeline=true"],
         cwd=ROOT, capture_output=True, text=True, timeout=60,
         env={**os.environ, "LOCKSTEP_HARDWARE": str(file)})
     assert done.returncode == 0, done
@@ -421,11 +434,48 @@ def keeps_the_forecast(binary, folder, file):
     assert kept["on"] == "here" and 0 < low < high, kept
     assert abs(kept["error"] - ((low + high) / 2 / kept["measured_step_ms"] - 1)) < 1e-9, kept
     assert json.loads(out.read_text())["forecast"] == kept, kept
+    replays(binary, folder, run_dir, file)
     done = subprocess.run([binary, "train", "configs/benchmarks/mlp_784_512_512_10.textproto",
                            "--on", "H1000", "--run-dir", folder / "none"], cwd=ROOT,
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 2 and "--on: value is 'H1000'" in done.stderr, done
     assert not (folder / "none").exists()
+
+
+def replays(binary, folder, run_dir, file):
+    """A run's timeline gives its step back on the hardware that it was measured on, and predicts
+    others; what is no timeline of this network is refused in one line."""
+    out, timeline = folder / "replay.json", run_dir / "timeline.json"
+    done = plan(binary, "--replay", timeline, "--from", file, "--on", file, "--json", out,
+                "--explain")
+    planned = json.loads(out.read_text())
+    replay, (low, high) = planned["replay"], planned["predicted_step_seconds"]
+    # But for waits for data, on a busy machine.
+    assert abs((low + high) / 2 / replay["measured_step_seconds"] - 1) < 0.2, planned
+    assert replay["matched_ops"] == replay["ops"] > 5 and not replay["whole"], replay
+    assert abs(replay["matched_share"] - 1) < 1e-9, replay
+    assert f"measured timeline of {timeline} on here" in done.stdout, done
+    assert all(abs(part["predicted_ratio"] - 1) < 1e-9 for part in replay["parts"]), replay
+    plan(binary, "--replay", run_dir, "--from", file, "--on", "H100", "--json", out)
+    gpu = json.loads(out.read_text())
+    assert gpu["predicted_on"] == "H100" and gpu["replay"]["matched_share"] > 0.5, gpu
+    damaged = folder / "damaged"
+    shutil.copytree(run_dir, damaged)
+    (damaged / "timeline.json").write_text(timeline.read_text()[:3000])
+    common = ("--from", file, "--on", file)
+    for arguments, code, word in (
+            (("--replay", damaged, *common), 4, "is damaged"),
+            (("--replay", folder / "nowhere", *common), 4, "output.timeline=true"),
+            (("--replay", run_dir, *common, "--set", "train.global_batch=64"), 2, "a lane"),
+            (("--replay", run_dir, *common, "--set", "model.mlp.hidden=64"), 2, "another size"),
+            (("--replay", run_dir, "--on", file), 2, "--from"),
+            (("--replay", run_dir, "--from", "H100", "--on", file), 2, "was on 'cpu'"),
+            (("--replay", run_dir, "--from", file), 2, "--on"),
+            (("configs/models/bert_base.textproto", "--from", file), 2, "--replay"),
+            ((), 2, "CONFIG is required")):
+        done = plan(binary, *arguments, code=code)
+        lines = [line for line in done.stderr.splitlines() if "error:" in line]
+        assert len(lines) == 1 and word in lines[0], (arguments, done)
 
 
 def refuses(binary):

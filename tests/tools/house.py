@@ -108,7 +108,7 @@ WINGS = {
         "bench": ["ranks", "command_line"],
         "calibrate": ["forecast", "scale", "processes", "ranks"],
         "published": ["forecast"],
-        "forecast": ["ranks", "command_line"],
+        "forecast": ["ranks", "processes", "command_line"],
         "models": ["command_line"],
         "text": ["data", "command_line"],
         "data": [],
