@@ -44,6 +44,8 @@ std::string limits_text(const StepForecast& step) {
   for (size_t i = 0; i < std::min(kNamed, step.ops.size()); ++i)
     append_item(text,
                 fmt::format("{} {:.0f}%", step.ops[i].name, share(step.ops[i].seconds, step.step)));
+  if (step.loading.high >= 0.05 * step.step.high)
+    append_item(text, fmt::format("reading data {:.0f}%", share(step.loading, step.step)));
   if (step.exchange.high > 0)
     text += share(step.exposed, step.step) < 0.5
                 ? "; the exchange is hidden"
@@ -66,7 +68,11 @@ std::string cost_text(const RunForecast& run) {
   std::string text =
       "$" + text_of(*run.usd) +
       fmt::format(" at ${:.4g} an hour and node ({})", run.usd_per_hour, run.price_from);
-  if (run.spot_usd_per_hour) text += fmt::format("; spot ${:.4g}", *run.spot_usd_per_hour);
+  if (run.spot_usd)
+    text += fmt::format("; ${} at the spot price of ${:.4g}{}",
+                        text_of(*run.spot_usd),
+                        run.spot_usd_per_hour,
+                        run.interrupted ? ", with interruptions" : "");
   return text;
 }
 
@@ -98,6 +104,8 @@ void explain_step(const StepForecast& step) {
   row("exchange, hidden or not", step.exchange, "");
   row("  not hidden", step.exposed, "");
   row("slower ranks", step.stragglers, "");
+  if (step.loading.high > 0)
+    row("reading and decoding data", step.loading, "from some samples, read here");
   fmt::print("  the least time of the ops, at peak rates: {}\n",
              seconds_text(Range::exactly(step.least_seconds)));
 }
@@ -168,10 +176,14 @@ void explain_width(const Place& place, const StepForecast& step, bool replayed) 
         percent(shares.memory),
         text_of(shares.overhead_us));
   }
-  fmt::print(
-      "  ranks differ by {}% of a step (standard deviation), and all wait for the slowest\n"
-      "  not counted: reading and decoding data, if that takes longer than a step\n",
-      text_of(place.spread * 100));
+  fmt::print("  ranks differ by {}% of a step (standard deviation), and all wait for the slowest\n",
+             text_of(place.spread * 100));
+  if (step.loading.high > 0)
+    fmt::print(
+        "  data may be read at 70 to 150% of the time that it takes here; with a GPU by 8 threads, "
+        "unless data.decode_threads is set\n");
+  else
+    fmt::print("  not counted: reading the data, which are not images in files, or are not here\n");
 }
 
 }  // namespace
@@ -285,6 +297,7 @@ void add_forecast(const run::PreparedRun& prepared, const Forecast& forecast, Js
   json["predicted_exchange_seconds"] = to_json(step.exchange);
   json["predicted_exposed_seconds"] = to_json(step.exposed);
   json["predicted_straggler_seconds"] = to_json(step.stragglers);
+  json["predicted_loading_seconds"] = to_json(step.loading);
   json["predicted_least_seconds"] = step.least_seconds;
   json["predicted_measured_share"] = step.measured_share;
   json["predicted_run_seconds"] = to_json(run.total_s);
@@ -300,7 +313,10 @@ void add_forecast(const run::PreparedRun& prepared, const Forecast& forecast, Js
     json["usd_per_node_hour"] = run.usd_per_hour;
     json["price_from"] = run.price_from;
   }
-  if (run.spot_usd_per_hour) json["spot_usd_per_node_hour"] = *run.spot_usd_per_hour;
+  if (run.spot_usd) {
+    json["predicted_spot_usd"] = to_json(*run.spot_usd);
+    json["spot_usd_per_node_hour"] = run.spot_usd_per_hour;
+  }
   if (run.kwh) json["predicted_kwh"] = to_json(*run.kwh);
   json["predicted_restarts"] = run.restarts;
   if (run.interrupted) {

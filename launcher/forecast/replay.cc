@@ -43,7 +43,7 @@ struct Predicted {
   Predicted(const run::PreparedRun& of_run, const Place& place)
       : run(of_run),
         graph(run.graphs->training),
-        work(work_of(graph)),
+        work(work_of_run(run, graph)),
         arithmetic(arithmetic_of(run)),
         times(
             *place.hardware, arithmetic, {.ranks = place.ranks_per_node, .threads = place.threads}),

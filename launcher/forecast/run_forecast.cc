@@ -116,19 +116,23 @@ void add_cost(const Place& place, const RunTerms& terms, RunForecast& run) {
   const auto of_node = [&](const Price& price) {
     return price.usd_per_hour / static_cast<double>(price.devices) * devices;
   };
+  const double node_hours = run.nodes / 3600.0;
+  Range paid_s = run.uninterrupted_s;
   if (terms.usd_per_hour > 0) {
     run.usd_per_hour = terms.usd_per_hour;
     run.price_from = "--price";
+    paid_s = run.total_s;
   } else if (const Price* price = find_price(hardware, Price::Market::kOnDemand)) {
     run.usd_per_hour = of_node(*price);
     run.price_from = price->provider + (price->instance.empty() ? "" : " " + price->instance) +
                      (price->region.empty() ? "" : " in " + price->region) + ", on demand, " +
                      price->date;
   }
-  if (const Price* spot = find_price(hardware, Price::Market::kSpot))
+  if (run.usd_per_hour > 0) run.usd = paid_s * (node_hours * run.usd_per_hour);
+  if (const Price* spot = find_price(hardware, Price::Market::kSpot)) {
     run.spot_usd_per_hour = of_node(*spot);
-  const double node_hours = run.nodes / 3600.0;
-  if (run.usd_per_hour > 0) run.usd = run.total_s * (node_hours * run.usd_per_hour);
+    run.spot_usd = run.total_s * (node_hours * run.spot_usd_per_hour);
+  }
   run.node_watts = terms.watts > 0 ? terms.watts
                    : hardware.watts > 0
                        ? hardware.watts * devices +
@@ -160,8 +164,9 @@ RunForecast forecast_run(const run::PreparedRun& prepared,
   add_evaluations(prepared, place, run);
   add_checkpoints(prepared, place, run);
   run.total_s = run.training_s + run.evaluation_s + run.waits_s;
-  add_interruptions(terms.interruptions_h, step, run);
   add_walltime(terms.walltime_s, run);
+  run.uninterrupted_s = run.total_s;
+  add_interruptions(terms.interruptions_h, step, run);
   add_cost(place, terms, run);
   return run;
 }

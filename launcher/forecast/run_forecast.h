@@ -19,6 +19,7 @@ struct RunTerms {
   double watts = 0;            // of a node; 0: from the hardware file
   double walltime_s = 0;       // of a job; 0: no limit
   double interruptions_h = 0;  // of a node, an hour; 0: none
+  double spread = 0;           // of ranks, as Place::spread; 0: assumed
 };
 
 struct Interruptions {
@@ -31,7 +32,8 @@ struct Interruptions {
 
 struct RunForecast {
   int nodes = 1;
-  Range total_s;
+  Range total_s;          // with interruptions, if there are any
+  Range uninterrupted_s;  // without them
   Range training_s, evaluation_s;
   Range epoch_s;  // one pass over the training data
   double epochs = 0;
@@ -43,10 +45,11 @@ struct RunForecast {
   Range waits_s;                        // that training waits for checkpoints
   int64_t restarts = 0;                 // because of the walltime
   std::optional<Interruptions> interrupted;
-  std::optional<Range> usd;
-  double usd_per_hour = 0;  // of a node
-  std::string price_from;   // "AWS p5.48xlarge in us-east-1, on demand, 2026-08"
-  std::optional<double> spot_usd_per_hour;
+  std::optional<Range> usd;  // on demand nothing interrupts the run; at the user's price it may
+  double usd_per_hour = 0;   // of a node
+  std::string price_from;    // "AWS p5.48xlarge in us-east-1, on demand, 2026-08"
+  std::optional<Range> spot_usd;
+  double spot_usd_per_hour = 0;  // of a node
   std::optional<Range> kwh;
   double node_watts = 0;
 };

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "launcher/forecast/loading.h"
 #include "launcher/forecast/timed_run.h"
 
 namespace lockstep::forecast {
@@ -272,6 +273,13 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
   forecast.stragglers = {least.seconds() * place.spread.low * behind,
                          most.seconds() * place.spread.high * behind};
   forecast.step = Range{least.seconds(), most.seconds()} + forecast.stragglers;
+  const Loading loading = loading_of(prepared, place.threads);
+  forecast.loading = loading.seconds;
+  // On CPUs the loader's threads share the cores of those that compute.
+  if (place.hardware->kind == Hardware::Kind::kCpu)
+    forecast.step += loading.seconds * (static_cast<double>(loading.threads) / place.threads);
+  forecast.step = {std::max(forecast.step.low, loading.seconds.low),
+                   std::max(forecast.step.high, loading.seconds.high)};
   forecast.model_flops = prepared.flops_per_sample *
                          static_cast<double>(prepared.config.train.global_batch) /
                          prepared.plan.sharding.lanes * lanes;

@@ -52,6 +52,7 @@ struct StepForecast {
   Range exchange;  // on the links, hidden or not
   Range exposed;   // waits for the links
   Range stragglers;
+  Range loading;  // of a step's samples: beside the step on GPUs, by the same cores on CPUs
   double least_seconds = 0;               // of the ops, at the peak rates
   double model_flops = 0;                 // of a rank's samples: the numerator of MFU
   Range mfu;                              // of the peak in which products are computed

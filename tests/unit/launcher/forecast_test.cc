@@ -261,6 +261,7 @@ TEST(RunForecast, CountsWhatARunDoesBesideItsSteps) {
   EXPECT_NEAR(spot.interrupted->every_s, std::sqrt(2 * 12.5 * 1800), 1e-6);
   EXPECT_GT(spot.total_s.low, saving.total_s.low);
   EXPECT_NEAR(spot.interrupted->count, saving.total_s.middle() / 1800, 0.3);
+  EXPECT_EQ(spot.uninterrupted_s, saving.total_s);
 }
 
 TEST(RunForecast, CostAndEnergyAreThoseOfNodes) {
@@ -275,7 +276,10 @@ TEST(RunForecast, CostAndEnergyAreThoseOfNodes) {
   price.provider = "Somebody";
   price.devices = 8;
   price.usd_per_hour = 16;
-  node.prices = {price};
+  Price spot = price;
+  spot.market = Price::Market::kSpot;
+  spot.usd_per_hour = 8;
+  node.prices = {price, spot};
   const run::PreparedRun prepared = prepared_for(collectives::Topology{2, 2});
   StepForecast step;
   step.step = {3.6, 3.6};  // an hour
@@ -287,7 +291,14 @@ TEST(RunForecast, CostAndEnergyAreThoseOfNodes) {
   EXPECT_NEAR(run.usd->high, hours * 2 * 16 / 4, 1e-9);
   EXPECT_NEAR(run.kwh->high, hours * 2 * (100 * 2 + 400.0 / 4) / 1000, 1e-9);
   EXPECT_NEAR(run.kwh->low, 0.75 * run.kwh->high, 1e-9);
-  EXPECT_FALSE(run.spot_usd_per_hour);
+  EXPECT_NEAR(run.spot_usd->high, run.usd->high / 2, 1e-9);
+  // Only spot instances are taken away; whether nodes at the user's price are is for the user to say.
+  const RunForecast taken = forecast_run(prepared, place, step, {.interruptions_h = 1});
+  EXPECT_EQ(taken.usd, run.usd);
+  EXPECT_GT(taken.spot_usd->low, 1.001 * run.spot_usd->low);
+  EXPECT_GT(
+      forecast_run(prepared, place, step, {.usd_per_hour = 16, .interruptions_h = 1}).usd->low,
+      1.001 * 4 * run.usd->low);
   const RunForecast given = forecast_run(prepared, place, step, {.usd_per_hour = 5, .watts = 1000});
   EXPECT_NEAR(given.usd->high, hours * 2 * 5, 1e-9);
   EXPECT_NEAR(given.kwh->high, hours * 2, 1e-9);
