@@ -290,6 +290,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   watch.start([&] {
     prepared = tune_buckets(rank, prepared, options.resume);
     context.emplace(open_device(rank, prepared, choices, folder.get()));
+    if (forecast) context->predicted_step_ms = 1e3 * forecast->step_s.middle();
     collectives::run_on_all(rank.communicator(),
                             [&] { trainer = std::make_unique<train::Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);

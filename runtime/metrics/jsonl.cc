@@ -166,6 +166,7 @@ void JsonlWriter::append(const StepRecord& record) {
   line.exact("lr", record.lr);
   line.exact("grad_norm", record.grad_norm);
   line.rounded("step_ms", record.step_ms);
+  if (record.predicted_step_ms > 0) line.rounded("predicted_step_ms", record.predicted_step_ms);
   line.rounded("compute_ms", record.compute_ms);
   line.rounded("comm_exposed_ms", record.comm_exposed_ms);
   line.rounded("straggler_ms", record.straggler_ms);
@@ -178,6 +179,7 @@ void JsonlWriter::append(const StepRecord& record) {
   if (record.loss_scale > 0 || record.skipped_steps > 0)
     line.integer("skipped_steps", record.skipped_steps);
   if (record.failed_checkpoints > 0) line.integer("failed_checkpoints", record.failed_checkpoints);
+  if (record.forecast_error) line.exact("forecast_error", *record.forecast_error);
   if (record.slowest) {
     line.integer("slowest_rank", record.slowest->rank);
     line.text("slowest_host", record.slowest->host);

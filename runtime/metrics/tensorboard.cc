@@ -119,6 +119,8 @@ void TensorBoardWriter::write(const StepRecord& record, bool training) {
     if (!(record.tokens_per_s < 0)) scalar("throughput/tokens_per_s", record.tokens_per_s);
     if (!(record.mfu < 0)) scalar("throughput/mfu", record.mfu);
     scalar("time/step_ms", record.step_ms);
+    if (record.predicted_step_ms > 0) scalar("time/predicted_step_ms", record.predicted_step_ms);
+    if (record.forecast_error) scalar("time/forecast_error", *record.forecast_error);
     scalar("time/compute_ms", record.compute_ms);
     scalar("time/comm_exposed_ms", record.comm_exposed_ms);
     scalar("time/straggler_ms", record.straggler_ms);

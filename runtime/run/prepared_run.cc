@@ -117,6 +117,7 @@ train::RunContext context_of(const PreparedRun& prepared,
           prepared.train_ring_batches,
           prepared.eval_ring_batches,
           prepared.flops_per_sample,
+          0,  // a forecast is set later
           prepared.model->traits(),
           folder};
 }

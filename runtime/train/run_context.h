@@ -33,7 +33,8 @@ struct RunContext {
   std::filesystem::path run_dir;
   int64_t train_ring_batches = 2;
   int64_t eval_ring_batches = 2;
-  double flops_per_sample = 0;  // forward and backward, for MFU
+  double flops_per_sample = 0;   // forward and backward, for MFU
+  double predicted_step_ms = 0;  // by the forecast made before the start; 0: none
   config::ModelTraits model = {};
   RunFolder* folder = nullptr;             // on rank 0, if the run writes one
   exec::DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none

@@ -144,6 +144,8 @@ bool Trainer::advance(RunTimes& times) {
     record.devices = devices_->gather(next.end);
   if (next.end || (all_flags_ & TrainingStep::kEnergyDue) != 0)
     record.energy = energy_->gather(next.end);
+  if (next.end && context_.predicted_step_ms > 0 && times.mean_step_ms() > 0)
+    record.forecast_error = context_.predicted_step_ms / times.mean_step_ms() - 1;
   if (reporter_) reporter_->report(record, next.save == checkpoint::SaveTo::kRunFolder);
   if (next.save) {
     const double save_start = now_ms();

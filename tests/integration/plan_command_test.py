@@ -434,6 +434,10 @@ def keeps_the_forecast(binary, folder, file):
     assert kept["on"] == "here" and 0 < low < high, kept
     assert abs(kept["error"] - ((low + high) / 2 / kept["measured_step_ms"] - 1)) < 1e-9, kept
     assert json.loads(out.read_text())["forecast"] == kept, kept
+    lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
+    assert {line["predicted_step_ms"] for line in lines} == {round((low + high) / 2, 3)}, lines[0]
+    assert abs(lines[-1]["forecast_error"] - kept["error"]) < 1e-9, (lines[-1], kept)
+    assert not any("forecast_error" in line for line in lines[:-1]), lines
     replays(binary, folder, run_dir, file)
     done = subprocess.run([binary, "train", "configs/benchmarks/mlp_784_512_512_10.textproto",
                            "--on", "H1000", "--run-dir", folder / "none"], cwd=ROOT,

@@ -25,6 +25,10 @@ void RunTimes::add(const metrics::StepRecord& record) {
   for (const RankMean& mean : kRankMeans) sum_.*mean.value += record.*mean.of_step;
 }
 
+double RunTimes::mean_step_ms() const {
+  return sum_.steps == 0 ? 0 : sum_.step_ms / static_cast<double>(sum_.steps);
+}
+
 std::vector<RankTimes> RunTimes::gather(collectives::Communicator& communicator,
                                         const std::vector<std::string>& hosts) const {
   std::array<double, kMeanCount> mine;

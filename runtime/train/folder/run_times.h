@@ -42,6 +42,7 @@ class RunTimes {
   // `steps`: the number of steps that will follow.
   explicit RunTimes(int64_t steps);
   void add(const metrics::StepRecord& record);
+  double mean_step_ms() const;  // of this rank; 0: no step has been added
   // Returns the averages of every rank, by rank; `hosts`: by rank. Collective.
   std::vector<RankTimes> gather(collectives::Communicator& communicator,
                                 const std::vector<std::string>& hosts) const;

@@ -43,6 +43,7 @@ metrics::StepRecord StepRecorder::record(int64_t step,
   record.lr = update.lr;
   record.grad_norm = update.gradient_norm;
   record.step_ms = step_ms;
+  record.predicted_step_ms = context_.predicted_step_ms;
   record.compute_ms = clock.phases.compute;
   record.comm_exposed_ms = clock.phases.exchange;
   record.straggler_ms = clock.phases.stragglers;

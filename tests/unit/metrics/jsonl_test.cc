@@ -118,6 +118,16 @@ TEST_F(Jsonl, NamesOfGpus) {
   EXPECT_EQ(json["gpu_limits"], "power cap");
 }
 
+TEST_F(Jsonl, ForecastsStandBesideMeasurements) {
+  StepRecord record = sample_record(3);
+  record.predicted_step_ms = 11.5;
+  record.forecast_error = -0.0625;
+  const Json json = only_line(record);
+  EXPECT_EQ(json["predicted_step_ms"].get<double>(), 11.5);
+  EXPECT_EQ(json["forecast_error"].get<double>(), -0.0625);
+  EXPECT_EQ(json.names().size(), only_line(sample_record(3)).names().size() + 2);
+}
+
 TEST_F(Jsonl, NamesOfEnergy) {
   StepRecord record = sample_record(3);
   record.energy = EnergyRecord{12.5, 2.5, 1012.5};

@@ -65,6 +65,24 @@ TEST(TensorBoard, EveryStepOfAShortRun) {
   for (size_t i = 1; i < records.size(); ++i) EXPECT_CONTAINS(records[i], "train/loss");
 }
 
+TEST(TensorBoard, ForecastsStandBesideMeasurements) {
+  const TemporaryFolder folder;
+  TensorBoardWriter writer(folder.path(), 0, 10'000);
+  StepRecord record = sample_record(1);
+  record.predicted_step_ms = 11.5;
+  writer.append(record);
+  record.forecast_error = -0.0625;
+  writer.append(record);
+  writer.append(sample_record(3));
+  writer.finish();
+  const std::vector<std::string> records = records_of(writer.path());
+  ASSERT_EQ(records.size(), 4u);
+  EXPECT_CONTAINS(records[1], "time/predicted_step_ms");
+  EXPECT_LACKS(records[1], "time/forecast_error");
+  EXPECT_CONTAINS(records[2], "time/forecast_error");
+  EXPECT_LACKS(records[3], "predicted");
+}
+
 TEST(TensorBoard, OfALongRunEveryFewStepsEvaluationsAndTheLastStep) {
   const TemporaryFolder folder;
   TensorBoardWriter writer(folder.path(), 0, 99'999);  // every tenth
