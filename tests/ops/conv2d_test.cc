@@ -30,7 +30,12 @@ void add_products(const graph::Conv2dShape& s,
                   double* y) {
   for (int64_t i = 0; i < s.out_pixels() * s.outputs; ++i)
     y[i] = bias == nullptr ? 0 : bias[i % s.outputs];
-  for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) { y[out] += x[in] * weight[tap]; });
+  const int64_t depth = s.group_channels();
+  for_each_tap(s, [=](int64_t out, int64_t in, int64_t tap) {
+    double sum = y[out];
+    for (int64_t c = 0; c < depth; ++c) sum += x[in + c] * weight[tap + c];
+    y[out] = sum;
+  });
 }
 
 void reference_forward(const graph::OpCall& call) {
@@ -58,9 +63,19 @@ void reference_backward(const graph::OpCall& call) {
   if (op.d_x != nullptr) std::fill_n(op.d_x, s.pixels() * s.channels, 0.0);
   if (op.d_weight != nullptr && !op.accumulate_weight)
     std::fill_n(op.d_weight, s.outputs * s.patch(), 0.0);
-  for_each_product(s, [&](int64_t out, int64_t in, int64_t tap) {
-    if (op.d_x != nullptr) op.d_x[in] += op.d_y[out] * op.weight[tap];
-    if (op.d_weight != nullptr) op.d_weight[tap] += op.d_y[out] * op.x[in];
+  const int64_t depth = s.group_channels();
+  for_each_tap(s, [&](int64_t out, int64_t in, int64_t tap) {
+    const double d_y = op.d_y[out];
+    if (op.d_x != nullptr) {
+      double* const d_x = op.d_x + in;
+      const double* const weight = op.weight + tap;
+      for (int64_t c = 0; c < depth; ++c) d_x[c] += d_y * weight[c];
+    }
+    if (op.d_weight != nullptr) {
+      double* const d_weight = op.d_weight + tap;
+      const double* const x = op.x + in;
+      for (int64_t c = 0; c < depth; ++c) d_weight[c] += d_y * x[c];
+    }
   });
   if (op.d_bias == nullptr) return;
   if (!op.accumulate_bias) std::fill_n(op.d_bias, s.outputs, 0.0);

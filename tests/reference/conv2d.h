@@ -7,10 +7,11 @@
 
 namespace lockstep::test {
 
-// Calls body(index in y, index in x, index in w) for every product of the sums, those of an
-// output in increasing order of (kernel row, kernel column, channel).
+// Calls body(index in y, index in x, index in w) for the first channel of every (output, kernel
+// row, kernel column), those of an output in increasing order. The other channels' products are of
+// the elements that follow in x and w, group_channels() in all.
 template <typename Body>
-void for_each_product(const graph::Conv2dShape& s, const Body& body) {
+void for_each_tap(const graph::Conv2dShape& s, const Body& body) {
   const int64_t depth = s.group_channels();
   int64_t at = 0;
   for (int64_t n = 0; n < s.batch; ++n) {
@@ -26,13 +27,23 @@ void for_each_product(const graph::Conv2dShape& s, const Body& body) {
               if (v < 0 || v >= s.width) continue;
               const int64_t pixel = ((n * s.height + h) * s.width + v) * s.channels + first;
               const int64_t weight = ((o * s.kernel_h + kh) * s.kernel_w + kw) * depth;
-              for (int64_t c = 0; c < depth; ++c) body(at, pixel + c, weight + c);
+              body(at, pixel, weight);
             }
           }
         }
       }
     }
   }
+}
+
+// Calls body(index in y, index in x, index in w) for every product of the sums, those of an
+// output in increasing order of (kernel row, kernel column, channel).
+template <typename Body>
+void for_each_product(const graph::Conv2dShape& s, const Body& body) {
+  const int64_t depth = s.group_channels();
+  for_each_tap(s, [&](int64_t out, int64_t in, int64_t tap) {
+    for (int64_t c = 0; c < depth; ++c) body(out, in + c, tap + c);
+  });
 }
 
 }  // namespace lockstep::test
