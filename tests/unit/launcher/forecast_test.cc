@@ -292,7 +292,7 @@ TEST(RunForecast, CostAndEnergyAreThoseOfNodes) {
   EXPECT_NEAR(run.kwh->high, hours * 2 * (100 * 2 + 400.0 / 4) / 1000, 1e-9);
   EXPECT_NEAR(run.kwh->low, 0.75 * run.kwh->high, 1e-9);
   EXPECT_NEAR(run.spot_usd->high, run.usd->high / 2, 1e-9);
-  // Only spot instances are taken away; whether nodes at the user's price are is for the user to say.
+  // Only spot instances are taken away; nodes at the user's price may be.
   const RunForecast taken = forecast_run(prepared, place, step, {.interruptions_h = 1});
   EXPECT_EQ(taken.usd, run.usd);
   EXPECT_GT(taken.spot_usd->low, 1.001 * run.spot_usd->low);
