@@ -237,19 +237,35 @@ void propose_domain_ranks(const PlanCommandOptions& options,
   }
 }
 
-// The memory of the run's device: of the GPU that --on names, or of a GPU that is here.
+// The memory of the run's device, a GPU that --on names or that is here, and of its host, which may
+// be a CPU node that --on names.
 run::MemoryLimits limits_for(const PlanCommandOptions& options,
                              const PlanPlace& place,
                              const run::PreparedRun& prepared) {
   run::MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
+  const Hardware& hardware = place.hardware.hardware;
   if (place.hardware.device_bytes > 0) {
     limits.device_bytes = place.hardware.device_bytes;
     limits.device = "a GPU of kind " + hardware_name(options);
+  } else if (is_elsewhere(options) && hardware.memory_gib > 0) {
+    limits.host_bytes = static_cast<size_t>(hardware.memory_gib * 0x1p30);
+    limits.host = "a node of kind " + hardware_name(options);
   } else if (prepared.ops->separate_memory && !gpu_here(limits)) {
     fmt::print("no GPU here to compare with; name one with --on\n");
   }
   return limits;
+}
+
+// Throws MemoryError if the run does not fit. As `train` does, it goes without a snapshot first.
+void require_it_fits(const run::PreparedRun& prepared, int local, const run::MemoryLimits& limits) {
+  if (!run::lacks_memory_for_snapshot(prepared, local, limits))
+    return run::require_memory(prepared, local, limits);
+  fmt::print(
+      "{} has too little memory for a copy of weights and moments: training would wait while "
+      "checkpoints are written, as with checkpoint.async: false\n",
+      limits.host);
+  run::require_memory(run::without_snapshot(prepared), local, limits);
 }
 
 // Prints, with comm.tune_buckets and several ranks, for which size of buckets the plan is: the one
@@ -367,7 +383,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   propose_domain_ranks(options, prepared, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);
-  run::require_memory(prepared, local, limits_for(options, place, prepared));
+  require_it_fits(prepared, local, limits_for(options, place, prepared));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {
@@ -428,11 +444,12 @@ CommandSpec plan_command() {
               &options->validate,
               "Instead predict published training figures, a file of rows as "
               "launcher/published/rows.tsv, and compare; CONFIG is not needed");
-  command.add("--advise",
-              &options->advise,
-              "Search lanes, ZeRO stage, recomputation, loss_rows and precision for the settings "
-              "that take least time and least memory, with --on",
-              {.also = "auto autotune tune"});
+  command.add(
+      "--advise",
+      &options->advise,
+      "Search lanes, ZeRO stage, recomputation, precision, ranks of a node and more for the "
+      "settings that take least time, cost and memory, with --on",
+      {.also = "auto autotune tune"});
   command.add(
       "--sweep",
       &options->sweep,
