@@ -8,12 +8,13 @@
 #include "runtime/base/file.h"
 #include "runtime/base/json.h"
 #include "runtime/base/text.h"
+#include "runtime/run/settings.h"
 #include "runtime/train/folder/run_generation.h"
 
 namespace lockstep::launcher {
 
 std::vector<double> bucket_candidates(double configured) {
-  std::vector<double> sizes = {1, 4, 12, 25, 50, 100};
+  std::vector<double> sizes(run::kBucketMib.begin(), run::kBucketMib.end());
   if (std::ranges::find(sizes, configured) == sizes.end()) sizes.push_back(configured);
   std::ranges::sort(sizes);
   return sizes;

@@ -153,7 +153,7 @@ void plan_here(const PlanCommandOptions& options, int world) {
   if (!recorded) propose_domain_ranks(options, prepared, json);
   if (options.activations) print_placements(prepared);
   write_json(options.common.json, json);
-  run::require_memory(prepared, local, limits_for(options, place, prepared));
+  require_it_fits(prepared, local, limits_for(options, place, prepared));
 }
 
 ExitCode plan(Session& session, const PlanCommandOptions& options) {

@@ -84,11 +84,12 @@ void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
               &options.from,
               "With --replay: the hardware on which the run was, a name or a file; by default as "
               "the run's record has it");
-  command.add("--advise",
-              &options.advise,
-              "Search lanes, ZeRO stage, recomputation, loss_rows and precision for the settings "
-              "that take least time and least memory, with --on",
-              {.also = "auto autotune tune"});
+  command.add(
+      "--advise",
+      &options.advise,
+      "Search lanes, ZeRO stage, recomputation, precision, ranks of a node and more for the "
+      "settings that take least time, cost and memory, with --on",
+      {.also = "auto autotune tune"});
   command.add(
       "--sweep",
       &options.sweep,

@@ -197,13 +197,27 @@ run::MemoryLimits limits_for(const PlanCommandOptions& options,
                              const run::PreparedRun& prepared) {
   run::MemoryLimits limits{host_memory(options), prepared.plan.memory.device_bytes(), "a GPU"};
   if (options.host_memory_gib > 0) limits.host = "a host";
+  const Hardware& hardware = place.hardware.hardware;
   if (place.hardware.device_bytes > 0) {
     limits.device_bytes = place.hardware.device_bytes;
     limits.device = "a GPU of kind " + hardware_name(options);
+  } else if (is_elsewhere(options) && hardware.memory_gib > 0) {
+    limits.host_bytes = static_cast<size_t>(hardware.memory_gib * 0x1p30);
+    limits.host = "a node of kind " + hardware_name(options);
   } else if (prepared.ops->separate_memory && !gpu_here(limits)) {
     fmt::print("no GPU here to compare with; name one with --on\n");
   }
   return limits;
+}
+
+void require_it_fits(const run::PreparedRun& prepared, int local, const run::MemoryLimits& limits) {
+  if (!run::lacks_memory_for_snapshot(prepared, local, limits))
+    return run::require_memory(prepared, local, limits);
+  fmt::print(
+      "{} has too little memory for a copy of weights and moments: training would wait while "
+      "checkpoints are written, as with checkpoint.async: false\n",
+      limits.host);
+  run::require_memory(run::without_snapshot(prepared), local, limits);
 }
 
 }  // namespace lockstep::launcher

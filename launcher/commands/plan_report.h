@@ -39,9 +39,13 @@ void propose_domain_ranks(const PlanCommandOptions& options,
 // Prints the offset and lifetime of each tensor of the training graph in the arena.
 void print_placements(const run::PreparedRun& prepared);
 
-// The memory of the run's device: of the GPU that --on names, or of a GPU that is here.
+// The memory of the run's device, a GPU that --on names or that is here, and of its host, which may
+// be a CPU node that --on names.
 run::MemoryLimits limits_for(const PlanCommandOptions& options,
                              const PlanPlace& place,
                              const run::PreparedRun& prepared);
+
+// Throws MemoryError if the run does not fit. As `train` does, it goes without a snapshot first.
+void require_it_fits(const run::PreparedRun& prepared, int local, const run::MemoryLimits& limits);
 
 }  // namespace lockstep::launcher

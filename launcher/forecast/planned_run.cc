@@ -11,16 +11,6 @@
 namespace lockstep::launcher {
 namespace {
 
-// The placement of the ranks on nodes with `per_node` ranks each. They share memory if all nodes
-// are alike.
-collectives::Topology nodes_of(int ranks, int per_node) {
-  std::vector<std::string> nodes;
-  for (int rank = 0; rank < ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
-  collectives::Topology topology = collectives::topology_of(nodes);
-  topology.shares_memory = topology.per_node > 1 && topology.per_node == per_node;
-  return topology;
-}
-
 // The link between nodes: by its name, or over TCP with so many Gbit/s.
 const Link* network_of(const std::string& name, const Hardware& hardware, Link& made) {
   if (name.empty()) return nullptr;
@@ -86,6 +76,16 @@ void find_place(const PlanRequest& request, PlanPlace& place) {
   if (!hardware.link.empty()) place.link = &config::find_link(hardware, hardware.link);
 }
 
+// They share memory if all nodes are alike.
+collectives::Topology placed_ranks(const PlanRequest& request, const PlanPlace& place) {
+  const int per_node = place.ranks_per_node;
+  std::vector<std::string> nodes;
+  for (int rank = 0; rank < request.ranks; ++rank) nodes.push_back(std::to_string(rank / per_node));
+  collectives::Topology topology = collectives::topology_of(nodes);
+  topology.shares_memory = topology.per_node > 1 && topology.per_node == per_node;
+  return topology;
+}
+
 PlannedRun plan_run(const PlanRequest& request,
                     const PlanPlace& place,
                     const std::vector<std::string>& set) {
@@ -103,15 +103,24 @@ PlannedRun plan_opened(const run::OpenedConfig& opened,
   const run::ChosenLanes lanes = run::choose_lanes(opened);
   const run::ChosenPrecision precision =
       run::choose_precision(lanes.opened, run::RunPurpose::kTrain, ops);
-  PlannedRun planned{
-      .prepared = run::prepare_run(
+  PlannedRun planned = plan_prepared(
+      run::prepare_run(
           precision.opened,
-          nodes_of(request.ranks, place.ranks_per_node),
+          placed_ranks(request, place),
           run::RunPurpose::kTrain,
           ops,
           {.may_assume_data = true, .bucket_mib = request.bucket_mib, .eager = common.eager}),
-      .choices =
-          "precision " + precision.text() + (lanes.text.empty() ? "" : ", lanes " + lanes.text)};
+      request,
+      place);
+  planned.choices =
+      "precision " + precision.text() + (lanes.text.empty() ? "" : ", lanes " + lanes.text);
+  return planned;
+}
+
+PlannedRun plan_prepared(const run::PreparedRun& prepared,
+                         const PlanRequest& request,
+                         const PlanPlace& place) {
+  PlannedRun planned{.prepared = prepared};
   const plan::MemoryPlan& memory = planned.prepared.plan.memory;
   if (place.hardware.device_bytes > 0) {
     planned.needed_bytes = static_cast<double>(memory.device_bytes());
@@ -119,6 +128,10 @@ PlannedRun plan_opened(const run::OpenedConfig& opened,
   } else if (place.predicts()) {
     planned.needed_bytes = static_cast<double>(memory.host_bytes(place.ranks_per_node));
     planned.available_bytes = place.hardware.hardware.memory_gib * 0x1p30;
+    // A run that does not fit goes without a snapshot.
+    if (!planned.fits() && memory.has_snapshot())
+      planned.needed_bytes = static_cast<double>(
+          run::without_snapshot(prepared).plan.memory.host_bytes(place.ranks_per_node));
   }
   if (!place.predicts()) return planned;
   planned.forecast = forecast_of(request, place, planned.prepared);

@@ -45,12 +45,20 @@ void find_place(const PlanRequest& request, PlanPlace& place);
 
 struct PlannedRun {
   run::PreparedRun prepared;
-  std::string choices;  // precision and lanes, with the reasons
+  std::string choices = {};  // precision and lanes, with the reasons
   std::optional<forecast::Forecast> forecast = std::nullopt;
 
   double needed_bytes = 0, available_bytes = 0;  // of a device or, on CPUs, a host
   bool fits() const { return needed_bytes <= available_bytes; }
 };
+
+// The placement of the request's ranks on nodes.
+collectives::Topology placed_ranks(const PlanRequest& request, const PlanPlace& place);
+
+// Predicts a run that has been prepared for the request's ranks.
+PlannedRun plan_prepared(const run::PreparedRun& prepared,
+                         const PlanRequest& request,
+                         const PlanPlace& place);
 
 // Plans the run of a config that has been read with the request's options. Throws ConfigError and
 // DataError.

@@ -1,10 +1,12 @@
 #include "runtime/run/fit.h"
 
+#include <algorithm>
 #include <functional>
 #include <vector>
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
+#include "runtime/run/settings.h"
 
 namespace lockstep::run {
 namespace {
@@ -19,56 +21,38 @@ struct Need {
   std::string where;
 };
 
-// A setting that needs less memory: the fields as --set has them.
-struct Setting {
-  std::string set;
-  RunConfig config;
-  bool same_bits = true;
-};
-
-// Settings with the same batch, those that cost least first: ZeRO stages, recomputation, logits in
-// parts, both with the highest stage, and then the same with more and more lanes.
+// Settings that need less memory, those that cost least first: ZeRO stages, recomputation, logits
+// in parts, the last two with the highest stage, and then the same with more and more lanes, with
+// fewer, which need fewer partial sums, and with moments in two bytes.
 std::vector<Setting> smaller_settings(const PreparedRun& prepared) {
-  const RunConfig& now = prepared.config;
-  const bool several = prepared.plan.sharding.topology.ranks() > 1;
+  const SettingChoices choices = setting_choices(prepared);
+  const Setting as_it_is;
+  std::vector<Setting> stages;  // that shard more than the run does now, from stage 2 on
+  for (size_t i = 0; i < choices.zero_stages.size(); ++i)
+    if (static_cast<int>(i) >= std::max(1, prepared.plan.sharding.zero_stage))
+      stages.push_back(choices.zero_stages[i]);
+  std::vector<Setting> of_lane = {as_it_is};
+  of_lane.insert(of_lane.end(), stages.begin(), stages.end());
+  const auto add_parts = [&](Setting from) {
+    for (const std::vector<Setting>& others : {choices.recomputations, choices.loss_rows}) {
+      if (others.empty()) continue;
+      from = combined(from, others[0]);
+      of_lane.push_back(from);
+    }
+  };
+  add_parts(as_it_is);
+  if (!stages.empty()) add_parts(stages.back());
   std::vector<Setting> settings;
-  const auto add = [&](Setting from, int64_t stage, bool recompute, bool rows) {
-    if (stage > prepared.plan.sharding.zero_stage && several) {
-      from.config.comm.zero_stage = static_cast<ZeroStage>(stage);
-      append_item(from.set, fmt::format("--set comm.zero_stage=STAGE_{}", stage), " ");
-    }
-    if (recompute && prepared.model->traits().has_blocks &&
-        now.execution.recompute == ExecutionConfig::Recompute::kNothing) {
-      from.config.execution.recompute = ExecutionConfig::Recompute::kBlocks;
-      append_item(from.set, "--set execution.recompute=BLOCKS", " ");
-    }
-    if (rows && prepared.model->traits().context > 0 && now.execution.loss_rows == 0) {
-      constexpr int64_t kRows = 1024;
-      from.config.execution.loss_rows = kRows;
-      append_item(from.set, fmt::format("--set execution.loss_rows={}", kRows), " ");
-      from.same_bits = from.same_bits && !prepared.ops->separate_memory;
-    }
-    if (!from.set.empty()) settings.push_back(std::move(from));
+  const auto add = [&](const std::vector<Setting>& others) {
+    for (const Setting& other : others)
+      for (const Setting& setting : of_lane) settings.push_back(combined(other, setting));
   };
-  const auto add_all = [&](const Setting& from) {
-    if (!from.set.empty()) settings.push_back(from);
-    for (const int64_t stage : {2, 3}) add(from, stage, false, false);
-    add(from, 0, true, false);
-    add(from, 0, true, true);
-    add(from, 3, true, false);
-    add(from, 3, true, true);
-  };
-  add_all({"", now});
-  // A lane of a network that normalises over it would become another one.
-  if (prepared.model->traits().normalises_lanes) return settings;
-  constexpr int64_t kMostLanes = 64;  // times as many as now
-  for (int64_t times = 2; times <= kMostLanes; times *= 2) {
-    Setting more = {"", now, false};
-    more.config.train.lanes = now.train.lanes * times;
-    if (now.train.global_batch % more.config.train.lanes != 0) break;
-    more.set = fmt::format("--set train.lanes={}", more.config.train.lanes);
-    add_all(more);
-  }
+  add({as_it_is});
+  add(choices.more_lanes);
+  add({choices.fewer_lanes.rbegin(), choices.fewer_lanes.rend()});
+  if (choices.moments.empty()) return settings;
+  const size_t count = settings.size();
+  for (size_t i = 0; i < count; ++i) settings.push_back(combined(choices.moments[0], settings[i]));
   return settings;
 }
 
@@ -77,13 +61,14 @@ std::vector<Setting> smaller_settings(const PreparedRun& prepared) {
 std::string setting_that_fits(const PreparedRun& prepared, const Need& need) {
   if (prepared.purpose != RunPurpose::kTrain) return "";
   for (const Setting& setting : smaller_settings(prepared)) {
+    if (setting.set.empty()) continue;
     try {
-      if (need.bytes(with_settings(prepared, setting.config).plan) > need.available) continue;
+      if (need.bytes(with_setting(prepared, setting).plan) > need.available) continue;
     } catch (const ConfigError&) {
       continue;  // it does not go with the rest of the config
     }
     return fmt::format(
-        "with {} it would fit{}; ", setting.set, setting.same_bits ? "" : " (other bits)");
+        "with {} it would fit{}; ", set_options(setting), setting.same_bits ? "" : " (other bits)");
   }
   return "";
 }

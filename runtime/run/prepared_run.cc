@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "runtime/config/parse.h"
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/config_checks.h"
 #include "runtime/run/sample_use.h"
@@ -41,6 +40,7 @@ PreparedRun prepare_run(const OpenedConfig& opened,
   static_cast<ResolvedRun&>(run) =
       resolve(opened, purpose, std::move(data), ops, options.checkpoint);
   const std::string mixing = check_samples(run);
+  run.placed = placed;
   run.graphs =
       std::make_shared<const plan::RunGraphs>(build_graphs(run, run.config.train.global_batch));
   run.warnings = check_graphs(run, *run.graphs, mixing);
@@ -71,15 +71,17 @@ PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib) {
   return other;
 }
 
-PreparedRun with_settings(const PreparedRun& prepared, const RunConfig& config) {
-  const collectives::Topology& placed = prepared.defaults.sharding.topology;
-  config::validate_for_ranks(config, placed.ranks());
+PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config) {
+  check_for_device({config, prepared.model}, prepared.placed, prepared.purpose, *prepared.ops);
+  check_samples_of_lanes(config.train);
   PreparedRun other = prepared;
   other.config = config;
+  const std::string mixing = check_samples(other);
   other.graphs =
       std::make_shared<const plan::RunGraphs>(build_graphs(other, config.train.global_batch));
+  other.warnings = check_graphs(other, *other.graphs, mixing);
   other.defaults =
-      choose_defaults(config, placed, other.purpose, *other.ops, other.graphs->training);
+      choose_defaults(config, prepared.placed, other.purpose, *other.ops, other.graphs->training);
   other.defaults.records_work = prepared.defaults.records_work;
   other.defaults.snapshot = prepared.defaults.snapshot;
   plan(other);

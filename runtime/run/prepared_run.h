@@ -28,6 +28,7 @@ namespace lockstep::run {
 // Copies share data, model and graphs.
 struct PreparedRun : ResolvedRun, RunPlan {
   std::shared_ptr<const plan::RunGraphs> graphs;
+  collectives::Topology placed;  // the ranks, as prepare_run() was given them
   RunDefaults defaults;
   // What the run records: the resolved config, in which comm.bucket_mib is the plan's bucket size.
   RunConfig recorded;
@@ -61,9 +62,10 @@ std::vector<std::string> warnings_of(const PreparedRun& prepared);
 // The same training, planned with buckets of another size.
 PreparedRun with_buckets(const PreparedRun& prepared, double bucket_mib);
 
-// The same training with other lanes, ZeRO stage, recomputation or loss_rows. Throws ConfigError if
-// they do not go together.
-PreparedRun with_settings(const PreparedRun& prepared, const RunConfig& config);
+// The same training with another config: the sections train, optimizer, comm and execution may
+// differ from the resolved config of `prepared`, but not the batch or what is trained. Throws
+// ConfigError if the run cannot have it.
+PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config);
 
 // The same training, planned without memory for a snapshot, so that it waits while checkpoints are
 // written.

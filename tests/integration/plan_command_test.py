@@ -292,41 +292,6 @@ def price_network_and_queue_count(binary, folder):
     assert "NVLink 4" in done.stderr, done
 
 
-def advises(binary, folder):
-    """The settings fit and are sorted; the plan with those of the first has its time and memory."""
-    out, config = folder / "advice.json", "configs/models/llama_3_8b.textproto"
-    common = ("--data", folder, "--ranks", 8, "--on", "A100-40GB", "--json", out)
-    plan(binary, config, *common, "--advise")
-    advice = json.loads(out.read_text())["advice"]
-    times = [each["predicted_step_seconds"] for each in advice["by_time"]]
-    memory = [each["memory_bytes"] for each in advice["by_memory"]]
-    assert times == sorted(times) and memory == sorted(memory), advice
-    assert all(each["fits"] for each in advice["by_time"] + advice["by_memory"]), advice
-    first = advice["by_time"][0]
-    assert first["set"], advice  # as it is, it does not fit
-    sets = [word for each in first["set"] for word in ("--set", each)]
-    plan(binary, config, *common, *sets)
-    planned = json.loads(out.read_text())
-    assert abs(sum(planned["predicted_step_seconds"]) / 2 - times[0]) < 1e-9, (planned, first)
-    assert planned["memory_bytes_gpu"] == first["memory_bytes"], (planned, first)
-    done = plan(binary, config, "--data", folder, "--ranks", 8, "--advise", code=2)
-    assert "--on" in done.stderr, done
-
-
-def refusals_name_a_setting_that_fits(binary, folder):
-    """The line that the refusal names makes the run fit; a run on one rank gets other advice."""
-    config = "configs/models/llama_3_8b.textproto"
-    for ranks, on in ((8, "A100-40GB"), (1, "H200")):
-        common = ("--data", folder, "--ranks", ranks, "--on", on)
-        done = plan(binary, config, *common, code=5)
-        found = re.search(r"with ((?:--set \S+ ?)+) it would fit", done.stderr)
-        if found is None:  # a single GPU holds no optimizer of this size
-            assert ranks == 1, done
-            continue
-        assert ("train.lanes" in found[1]) == ("other bits" in done.stderr), done
-        plan(binary, config, *common, *found[1].split())
-
-
 def compares(binary, folder):
     out, config = folder / "compare.json", "configs/models/gpt2_124m.textproto"
     common = ("--data", folder, "--json", out)
@@ -503,8 +468,6 @@ def main():
         predicts(binary, folder)
         describes_cpu_nodes_and_files(binary, folder)
         price_network_and_queue_count(binary, folder)
-        advises(binary, folder)
-        refusals_name_a_setting_that_fits(binary, folder)
         compares(binary, folder)
         published_figures_are_predicted(binary, folder)
         tuned_trainers_stand_beside_the_forecast(binary, folder)
