@@ -71,6 +71,11 @@ void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
               &options.terms.interruptions_h,
               "How often an hour a node is lost, as spot instances are: 0.05 for every 20 hours",
               {.allowed = Between{0, 1e6}, .also = "spot"});
+  command.add("--spread",
+              &options.terms.spread,
+              "How much a rank's steps differ, as the standard deviation divided by the mean: all "
+              "wait for the slowest; by default 0.002 to 0.01",
+              {.allowed = Between{0, 1}, .also = "stragglers jitter"});
   command.add("--validate",
               &options.validate,
               "Instead predict published training figures, a file of rows as "

@@ -27,6 +27,13 @@ const Link* network_of(const std::string& name, const Hardware& hardware, Link& 
   return &made;
 }
 
+// What a node's network sends, as a run on CPU nodes measures it before it decides.
+double measured_gbit(const PlanRequest& request, const PlanPlace& place) {
+  const bool gpu = place.hardware.hardware.kind == Hardware::Kind::kGpu;
+  const bool several = place.ranks_per_node < request.ranks;
+  return several && !gpu && place.network != nullptr ? 8 * place.network->gbytes_per_s : 0;
+}
+
 // The threads of a rank there.
 int threads_there(const RunConfig& config, const PlanPlace& place) {
   if (config.execution.threads > 0) return static_cast<int>(config.execution.threads);
@@ -42,6 +49,8 @@ forecast::Forecast forecast_of(const PlanRequest& request,
   forecast.place.network = place.network;
   forecast.place.ranks_per_node = place.ranks_per_node;
   forecast.place.threads = threads_there(prepared.config, place);
+  if (request.terms.spread > 0)
+    forecast.place.spread = forecast::Range::exactly(request.terms.spread);
   forecast.step = forecast::forecast_step(prepared, forecast.place);
   forecast.run = forecast::forecast_run(prepared, forecast.place, forecast.step, request.terms);
   return forecast;
@@ -103,15 +112,16 @@ PlannedRun plan_opened(const run::OpenedConfig& opened,
   const run::ChosenLanes lanes = run::choose_lanes(opened);
   const run::ChosenPrecision precision =
       run::choose_precision(lanes.opened, run::RunPurpose::kTrain, ops);
-  PlannedRun planned = plan_prepared(
-      run::prepare_run(
-          precision.opened,
-          placed_ranks(request, place),
-          run::RunPurpose::kTrain,
-          ops,
-          {.may_assume_data = true, .bucket_mib = request.bucket_mib, .eager = common.eager}),
-      request,
-      place);
+  PlannedRun planned = plan_prepared(run::prepare_run(precision.opened,
+                                                      placed_ranks(request, place),
+                                                      run::RunPurpose::kTrain,
+                                                      ops,
+                                                      {.may_assume_data = true,
+                                                       .bucket_mib = request.bucket_mib,
+                                                       .link_gbit = measured_gbit(request, place),
+                                                       .eager = common.eager}),
+                                     request,
+                                     place);
   planned.choices =
       "precision " + precision.text() + (lanes.text.empty() ? "" : ", lanes " + lanes.text);
   return planned;
