@@ -19,12 +19,14 @@ using graph::OpKind;
 constexpr Efficiency kGpu = {.large_products = {0.45, 0.75},
                              .convolutions = {0.30, 0.60},
                              .attention = {0.30, 0.60},
+                             .functions = {0.20, 0.60},
                              .memory = {0.60, 0.90},
                              .overhead_us = {1.5, 5}};
 // What this program's kernels reach on the machines of BENCHMARKS.md.
 constexpr Efficiency kCpu = {.large_products = {0.70, 0.92},
                              .convolutions = {0.55, 0.90},
                              .attention = {0.30, 0.70},
+                             .functions = {0.10, 0.16},
                              .memory = {0.50, 0.90},
                              .overhead_us = {0.3, 2}};
 
@@ -203,7 +205,7 @@ Range OpTimes::roofline(const OpWork& work) const {
     seconds += at(work.rest_flops,
                   work.rest_bytes,
                   rate,
-                  work.rest_multiplies ? shares.attention : shares.large_products);
+                  work.rest_multiplies ? shares.attention : shares.functions);
     ++kernels;
   }
   return seconds + shares.overhead_us * (1e-6 * static_cast<double>(kernels));
@@ -212,11 +214,8 @@ Range OpTimes::roofline(const OpWork& work) const {
 OpTime OpTimes::time(const OpWork& work) const {
   if (work.products.empty() && work.rest_bytes == 0) return {};
   OpTime time;
-  const Sought sought = {graph::name_of(work.kind),
-                         arithmetic_.name(work.type),
-                         work.extents,
-                         work.flops(),
-                         work.bytes()};
+  const Sought sought = {
+      work.measured_name(), arithmetic_.name(work.type), work.extents, work.flops(), work.bytes()};
   if (measured(sought, &time)) return time;
   return {roofline(work), false};
 }

@@ -38,6 +38,7 @@ struct Efficiency {
   Range large_products;  // of the peak of products, if tiles and waves are full
   Range convolutions;
   Range attention;
+  Range functions;    // of the peak in FP32: exponentials and the like
   Range memory;       // of the memory's rate
   Range overhead_us;  // of each op: on a GPU the launch of its kernels
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/conv_transpose2d.h"
 #include "runtime/graph/ops/embedding.h"
@@ -181,6 +182,8 @@ class Work {
     work_.rest_bytes = static_cast<double>(graph::bytes_moved(graph_, op_));
     work_.rest_multiplies = multiplies_matrices(op_.kind);
     work_.type = graph_[op_.inputs.first()].dtype;
+    if (op_.kind == OpKind::kActivation || op_.kind == OpKind::kActivationBackward)
+      work_.function = name_of(op_.as<graph::ActivationAttributes>().activation);
     const bool forward = op_.kind == OpKind::kAttention;
     if (!forward && op_.kind != OpKind::kAttentionBackward) return;
     const graph::AttentionShape s = forward ? graph::AttentionForward<std::byte>{call_}.shape
@@ -215,8 +218,13 @@ double OpWork::bytes() const {
 
 bool OpWork::same_as(const OpWork& other) const {
   return kind == other.kind && type == other.type && products == other.products &&
-         extents == other.extents && rest_flops == other.rest_flops &&
+         function == other.function && extents == other.extents && rest_flops == other.rest_flops &&
          rest_bytes == other.rest_bytes;
+}
+
+std::string OpWork::measured_name() const {
+  const std::string name = graph::name_of(kind);
+  return function.empty() ? name : name + "." + function;
 }
 
 GraphWork work_of(const graph::Graph& graph, double target_share) {

@@ -27,8 +27,9 @@ struct Product {
 
 struct OpWork {
   graph::OpKind kind;
-  std::string name;  // of the first op with this work
-  DType type;        // in which it computes
+  std::string name;      // of the first op with this work
+  std::string function;  // of an activation, "SILU", as functions take different times
+  DType type;            // in which it computes
   std::vector<Product> products;
   double rest_flops = 0, rest_bytes = 0;  // beside the products
   bool rest_multiplies = false;           // the rest runs on the units for products: attention
@@ -40,6 +41,8 @@ struct OpWork {
   double flops() const;
   double bytes() const;
   bool same_as(const OpWork& other) const;  // but for name and count
+  // As MeasuredOp::op has it: "linear", "activation.SILU".
+  std::string measured_name() const;
 };
 
 struct GraphWork {

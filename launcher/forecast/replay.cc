@@ -50,7 +50,7 @@ struct Predicted {
         lanes(run.plan.sharding.shares().most()) {}
 
   KnownTime known(const OpWork& of, const Range& seconds = {}) const {
-    return {graph::name_of(of.kind),
+    return {of.measured_name(),
             arithmetic.name(of.type),
             of.extents,
             of.flops(),

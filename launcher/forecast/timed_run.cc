@@ -81,7 +81,7 @@ class Parts {
     for (size_t i = 0; i < ops_.size(); ++i) {
       const OpWork& work = work_.works[i];
       if (ops_[i].empty() || work.bytes() == 0) continue;
-      all.push_back({.op = graph::name_of(work.kind),
+      all.push_back({.op = work.measured_name(),
                      .type = arithmetic.name(work.type),
                      .threads = threads,
                      .extents = work.extents,
@@ -204,7 +204,9 @@ int64_t memory_sharers(const run::PreparedRun& prepared) {
 }
 
 std::vector<int64_t> lane_extents(const run::PreparedRun& prepared) {
-  return {std::min(2, prepared.plan.sharding.shares().most()), memory_sharers(prepared)};
+  const bool has_tables = prepared.plan.memory.row_bytes(plan::RowKind::kGradientRows) > 0;
+  return {
+      std::min(2, prepared.plan.sharding.shares().most()), memory_sharers(prepared), has_tables};
 }
 
 std::string update_name(const run::PreparedRun& prepared) {

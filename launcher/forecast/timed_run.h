@@ -3,7 +3,8 @@
 //
 // Besides the ops of the graph there are three names, which belong to no op:
 //   lane_sum        what a lane takes beside its ops, because its gradients join the sums. Extents:
-//                   1 if it is the rank's only lane, otherwise 2; the ranks that share memory
+//                   1 if it is the rank's only lane, otherwise 2; the ranks that share memory; 1 if
+//                   there are rows of tables to add
 //   step            what a step takes beside its lanes and the update. Extents: those ranks
 //   update.ADAMW    the optimizer's update; so with the name of each optimizer
 // Their bytes are those of the gradients of a lane, and what an update reads and writes.
