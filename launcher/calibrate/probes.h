@@ -1,8 +1,8 @@
 #pragma once
 // The networks that calibration trains. Together they have the ops that most networks consist of,
-// each in several sizes: products from small to large, convolutions with windows of 1x1 to 7x7,
-// with and without strides and groups, attention with and without a causal mask and with grouped
-// heads, and everything that is bound by memory.
+// each in several sizes: products from small to large, convolutions with windows of 1x1 to 7x7 and
+// 1 to 2048 channels, with and without strides and groups, attention with and without a causal mask
+// and with grouped heads, and everything that is bound by memory.
 
 #include <span>
 
@@ -72,6 +72,11 @@ inline constexpr Probe kProbes[] = {
      4,
      kAdamW,
      4},
+    {"lenet",
+     "model { lenet {} } data { synthetic { height: 28 width: 28 classes: 10 } }",
+     64,
+     kSgd,
+     30},
     {"resnet_small",
      "model { resnet { depth: 18 stem: CIFAR } } "
      "data { synthetic { height: 32 width: 32 classes: 10 } }",

@@ -89,6 +89,7 @@ struct OpTimes::Sought {
   std::string op, type;
   std::vector<int64_t> extents;
   double flops, bytes;
+  bool sums = false;  // over lanes and ranks, whose number is among the extents
 
   double distance(const MeasuredOp& other) const {
     if (other.extents.size() != extents.size()) return std::numeric_limits<double>::infinity();
@@ -153,11 +154,12 @@ bool OpTimes::measured(const Sought& sought, OpTime* time) const {
     seconds += weight * near.op->us * 1e-6 * factor;
   }
   seconds /= weights;
-  // Other ranks of the node use its memory too. What is smaller than this stays in caches.
-  constexpr double kCached = 64e6;
-  if (hardware_.kind == Hardware::Kind::kCpu && sought.bytes > kCached)
-    seconds =
-        std::max(seconds, sought.bytes * use_.ranks / (hardware_.memory_gbytes_per_s * kGiga));
+  // Other ranks of the node use its memory too, beyond what a copy reaches: that also reads what it
+  // overwrites. What is smaller than this stays in caches. Sums have been measured on such ranks.
+  constexpr double kCached = 64e6, kOfCopy = 1.3;
+  if (hardware_.kind == Hardware::Kind::kCpu && sought.bytes > kCached && !sought.sums)
+    seconds = std::max(
+        seconds, sought.bytes * use_.ranks / (kOfCopy * hardware_.memory_gbytes_per_s * kGiga));
   // Repeated measurements differ by some percent, and sizes in between do not lie on a line.
   constexpr double kRepeats = 0.03, kEachDoubling = 0.03, kMost = 0.5;
   const double width = std::min(kMost, kRepeats + kEachDoubling * nearest[0].distance);
@@ -224,7 +226,8 @@ OpTime OpTimes::time(const std::string& name,
                      double bytes,
                      const std::vector<int64_t>& extents) const {
   OpTime time;
-  if (measured({name, arithmetic_.name(arithmetic_.compute), extents, 0, bytes}, &time))
+  const std::string type = arithmetic_.name(arithmetic_.compute);
+  if (measured({name, type, extents, 0, bytes, !extents.empty()}, &time))
     return time;
   const Range& share = efficiency_of(hardware_).memory;
   const double least = bytes / (hardware_.memory_gbytes_per_s * kGiga * this->share());

@@ -32,6 +32,7 @@ import measure  # noqa: E402
 
 STEPS = {"mlp": 1500, "table": 6000}
 FEW_STEPS = 6
+NETWORK_STEPS = 60
 LIMIT = 0.1
 
 
@@ -70,8 +71,10 @@ def layout_of(text):
 def config_of(case, layout):
     """The text of a case of cases.py or of a config file, for the ranks and threads of a layout."""
     if isinstance(case, cases.Case):
-        return case.config(layout.ranks, layout.ranks, layout.threads,
-                           STEPS.get(case.name, FEW_STEPS))
+        steps = STEPS.get(case.name, FEW_STEPS)
+        if layout.machines is not None:
+            steps = min(steps, NETWORK_STEPS)
+        return case.config(layout.ranks, layout.ranks, layout.threads, steps)
     text = case.read_text()
     for field in ("global_batch", "lanes"):
         text = re.sub(rf"\b{field}: (\d+)",
