@@ -35,6 +35,8 @@ struct Tried {
 
 // Times and memory that differ by less are no reason for a change.
 constexpr double kSame = 0.01;
+// Forecasts do not tell times apart that differ by less.
+constexpr double kAsFast = 0.05;
 
 // Whether `a` is as good as `b` in all respects.
 bool is_as_good(const Advice& a, const Advice& b) {
@@ -64,7 +66,7 @@ void sort_by_time(std::vector<Tried>& all) {
     return a.advice.fits ? time_of(a) < time_of(b) : memory_of(a) < memory_of(b);
   });
   if (all.empty() || !all[0].advice.fits) return;
-  const double fast = time_of(all[0]) * (1 + kSame);
+  const double fast = time_of(all[0]) * (1 + kAsFast);
   const auto slower = std::ranges::find_if(
       all, [&](const Tried& tried) { return !tried.advice.fits || time_of(tried) > fast; });
   std::ranges::stable_sort(all.begin(), slower, {}, &Tried::changes);

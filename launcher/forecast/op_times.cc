@@ -227,8 +227,7 @@ OpTime OpTimes::time(const std::string& name,
                      const std::vector<int64_t>& extents) const {
   OpTime time;
   const std::string type = arithmetic_.name(arithmetic_.compute);
-  if (measured({name, type, extents, 0, bytes, !extents.empty()}, &time))
-    return time;
+  if (measured({name, type, extents, 0, bytes, !extents.empty()}, &time)) return time;
   const Range& share = efficiency_of(hardware_).memory;
   const double least = bytes / (hardware_.memory_gbytes_per_s * kGiga * this->share());
   return {{least / share.high, least / share.low}, false};

@@ -50,12 +50,8 @@ struct Predicted {
         lanes(run.plan.sharding.shares().most()) {}
 
   KnownTime known(const OpWork& of, const Range& seconds = {}) const {
-    return {of.measured_name(),
-            arithmetic.name(of.type),
-            of.extents,
-            of.flops(),
-            of.bytes(),
-            seconds};
+    return {
+        of.measured_name(), arithmetic.name(of.type), of.extents, of.flops(), of.bytes(), seconds};
   }
   KnownTime known(const Rest& of, const Range& seconds = {}) const {
     return {of.name, arithmetic.name(arithmetic.compute), of.extents, 0, of.bytes, seconds};
