@@ -42,6 +42,12 @@ inline constexpr Probe kProbes[] = {
      8,
      kAdamW,
      12},
+    {"gpt_short",
+     "model { gpt { layers: 2 width: 384 heads: 6 context: 64 vocabulary: 4096 } } "
+     "data { synthetic { classes: 4096 } }",
+     2,
+     kAdamW,
+     20},
     {"gpt",
      "model { gpt { layers: 2 width: 768 heads: 12 context: 256 vocabulary: 32768 } } "
      "data { synthetic { classes: 32768 } }",

@@ -117,12 +117,12 @@ CandidateRun run_on(PlanRequest request, const Candidate& candidate) {
     run.why_not = error.what();
   }
   if (run.forecast) return run;
+  const std::string lanes = fmt::format("train.lanes={}", candidate.ranks);
   try {
-    const std::string lanes = fmt::format("train.lanes={}", candidate.ranks);
     plan({lanes});
     run.set = lanes;
-  } catch (const ConfigError&) {
-    // The first reason stands.
+  } catch (const ConfigError& error) {
+    run.why_not += fmt::format("; with --set {}: {}", lanes, error.what());
   }
   return run;
 }

@@ -27,7 +27,7 @@ constexpr Efficiency kCpu = {.large_products = {0.70, 0.92},
                              .convolutions = {0.55, 0.90},
                              .attention = {0.30, 0.70},
                              .functions = {0.10, 0.16},
-                             .memory = {0.50, 0.90},
+                             .memory = {0.60, 0.95},
                              .overhead_us = {0.3, 2}};
 
 constexpr double kTera = 1e12, kGiga = 1e9;
