@@ -86,7 +86,8 @@ SettingChoices setting_choices(const PreparedRun& prepared) {
   add_precisions(prepared, choices);
   const bool has_moments = plan.memory.row_bytes(plan::RowKind::kMoments) > 0;
   if (has_moments && config.optimizer.moments == OptimizerConfig::MomentType::kFp32)
-    choices.moments.push_back(one("optimizer.moments=BF16", false, "moments with 8 bits of precision"));
+    choices.moments.push_back(
+        one("optimizer.moments=BF16", false, "moments with 8 bits of precision"));
   if (plan.traffic.wire_bytes > 0 && config.comm.wire_dtype == CommConfig::WireType::kFp32)
     choices.wire_types.push_back(one("comm.wire_dtype=BF16", false, "sums of lanes with 8 bits"));
   if (plan.traffic.wire_bytes > 0 && !config.comm.tune_buckets)
