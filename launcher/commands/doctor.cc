@@ -49,6 +49,11 @@ void calibrate_network(Session& session, const std::string& path) {
           "--calibrate {0}, without mpirun or srun",
           path);
     hardware = config::parse_hardware(read_file(path, kMaxFileBytes), path);
+    if (hardware.kind == Hardware::Kind::kGpu)
+      throw ConfigError(
+          "--calibrate {}: describes a GPU; allowed: the file of a CPU node, as only the exchange "
+          "between CPUs is measured",
+          path);
   });
   const Link link = measure_network(session);
   collectives::run_on_root(session.communicator(), [&] {
@@ -70,6 +75,11 @@ ExitCode run_calibration(Session& session, DoctorOptions& options) {
   collectives::Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   if (communicator.size() > 1 || !session.library().empty()) {
+    if (!options.calibration.only.empty())
+      throw collectives::AgreedError(
+          ExitCode::kUsage,
+          "--only: allowed: alone, without mpirun or srun; with ranks on "
+          "several hosts only their network is measured");
     calibrate_network(session, options.calibrate);
     return ExitCode::kOk;
   }

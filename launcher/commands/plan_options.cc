@@ -75,7 +75,7 @@ void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
               &options.terms.spread,
               "How much a rank's steps differ, as the standard deviation divided by the mean: all "
               "wait for the slowest; by default 0.002 to 0.01",
-              {.allowed = Between{0, 1}, .also = "stragglers jitter"});
+              {.allowed = Between{1e-6, 1}, .also = "stragglers jitter"});
   command.add("--validate",
               &options.validate,
               "Instead predict published training figures, a file of rows as "

@@ -343,7 +343,9 @@ void print_advice(const PlanRequest& request,
   const std::vector<Advice> fit = fitting(found.all);
   if (fit.empty() && !found.all.empty()) {
     fmt::print("nothing fits into {:.3g} GiB; the least memory needs:\n",
-               static_cast<double>(place.hardware.device_bytes) / 0x1p30);
+               place.hardware.device_bytes > 0
+                   ? static_cast<double>(place.hardware.device_bytes) / 0x1p30
+                   : place.hardware.hardware.memory_gib);
     print_row(found.all.front());
   }
   if (!fit.empty()) {
@@ -352,7 +354,7 @@ void print_advice(const PlanRequest& request,
     const std::vector<Advice> by_cost = best_by(fit, cost_of);
     const bool priced = by_time[0].usd.has_value();
     // Times that are taken as equal are no other order.
-    const bool same_order = !priced || cost_of(by_time[0]) <= cost_of(by_cost[0]) * (1 + kSame);
+    const bool same_order = !priced || cost_of(by_time[0]) <= cost_of(by_cost[0]) * (1 + kAsFast);
     print(same_order ? "by time, and so by cost and energy" : "by time", "by_time", by_time);
     if (!same_order) print("by cost", "by_cost", by_cost);
     const auto keeps_bits = [](const Advice& advice) { return advice.setting.same_bits; };

@@ -1,34 +1,22 @@
 #include "launcher/forecast/loading.h"
 
-#include <algorithm>
-#include <vector>
-
-#include "runtime/base/error.h"
+#include "launcher/forecast/some_samples.h"
 #include "runtime/base/time.h"
 #include "runtime/data/loader.h"
 
 namespace lockstep::forecast {
 namespace {
 
-// Of one sample, on one thread. 0: it cannot be read.
+// The time of one sample on one thread; 0 if it cannot be read.
 double sample_seconds(const data::Dataset& data) {
-  constexpr int64_t kMost = 64;
   constexpr double kEnough_ms = 20;
-  std::vector<std::byte> input(data.input().bytes()), target(data.target().bytes());
-  const int64_t samples = std::min(kMost, data.samples());
-  int64_t read = 0;
-  try {
-    data.read({.index = 0, .augment = true}, input.data(), target.data());  // warms up
-    const double start_ms = now_ms();
-    while (read < samples && now_ms() - start_ms < kEnough_ms) {
-      data.read(
-          {.index = read * data.samples() / samples, .augment = true}, input.data(), target.data());
-      ++read;
-    }
-    return (now_ms() - start_ms) / 1e3 / static_cast<double>(read);
-  } catch (const DataError&) {
-    return 0;  // training will report it
-  }
+  double start_ms = 0, end_ms = 0;
+  const int64_t read = read_some(data, [&](const std::vector<std::byte>&) {
+    end_ms = now_ms();
+    if (start_ms == 0) start_ms = end_ms;  // the first one warms up
+    return end_ms - start_ms < kEnough_ms;
+  });
+  return read < 2 ? 0 : (end_ms - start_ms) / 1e3 / static_cast<double>(read - 1);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ namespace {
 // Half of a range, as a share of its middle.
 double width_of(const Range& range) { return (range.high - range.low) / (range.high + range.low); }
 
-// A time measured where `from` is predicted for it, moved to where `on` is predicted.
+// A measured time, of which `from` is the forecast, moved to the hardware for which `on` is.
 Range moved(double measured_s, const OpTime& from, const OpTime& on, bool same_hardware) {
   constexpr double kRepeats = 0.03, kMost = 0.9;  // as in op_times.cc
   const double a = width_of(from.seconds), b = width_of(on.seconds);

@@ -6,6 +6,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "launcher/forecast/some_samples.h"
 #include "runtime/base/error.h"
 #include "runtime/metrics/timeline.h"
 
@@ -162,26 +163,25 @@ class Parts {
 
 // The share of a sample's rows that have a target.
 double target_share(const run::PreparedRun& prepared) {
-  constexpr int64_t kSamples = 64;
   const data::Dataset* data = prepared.data->train.get();
   if (prepared.ops->separate_memory || data == nullptr || data->target().dtype != DType::kI32)
     return 1;
-  const bool masked = prepared.model->traits().text_task == config::TextTask::kMaskedTokens;
-  if (!prepared.data->summary.placeholder.empty()) return masked ? TokensConfig{}.mask_share : 1;
-  std::vector<std::byte> input(data->input().bytes()), target(data->target().bytes());
-  const auto rows = static_cast<size_t>(data->target().shape.elements());
+  if (!prepared.data->summary.placeholder.empty()) {
+    const auto* tokens = std::get_if<TokensConfig>(&prepared.config.data.source);
+    const bool masked = prepared.model->traits().text_task == config::TextTask::kMaskedTokens;
+    return masked && tokens != nullptr ? tokens->mask_share : 1;
+  }
   int64_t targets = 0;
-  const int64_t samples = std::min(kSamples, data->samples());
-  for (int64_t i = 0; i < samples; ++i) {
-    const data::SampleKey key = {.index = i * data->samples() / samples, .augment = true};
-    data->read(key, input.data(), target.data());
-    for (size_t row = 0; row < rows; ++row) {
+  const int64_t samples = read_some(*data, [&](const std::vector<std::byte>& target) {
+    for (size_t at = 0; at < target.size(); at += sizeof(int32_t)) {
       int32_t value = 0;
-      std::memcpy(&value, target.data() + row * sizeof(value), sizeof(value));
+      std::memcpy(&value, target.data() + at, sizeof(value));
       if (value >= 0) ++targets;
     }
-  }
-  return static_cast<double>(targets) / static_cast<double>(samples * static_cast<int64_t>(rows));
+    return true;
+  });
+  const int64_t rows = samples * data->target().shape.elements();
+  return rows == 0 ? 1 : static_cast<double>(targets) / static_cast<double>(rows);
 }
 
 }  // namespace

@@ -152,6 +152,9 @@ def calibrated_network(trial, made):
     missing = [rank.communicate(timeout=100)[0] for rank in made.without_mpi(command)]
     trial.expect("no such file; first measure one of the hosts" in missing[0],
                  f"--calibrate without the file of a host: {missing}")
+    shutil.copy(HARDWARE.with_name("h100.textproto"), file)
+    refused = [rank.communicate(timeout=100)[0] for rank in made.without_mpi(command)]
+    trial.expect("describes a GPU" in refused[0], f"the file of a GPU: {refused}")
     shutil.copy(HARDWARE, file)
     done = [rank.communicate(timeout=100)[0] for rank in made.without_mpi(command)]
     text = file.read_text()

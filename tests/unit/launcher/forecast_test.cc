@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "launcher/forecast/run_forecast.h"
+#include "launcher/forecast/some_samples.h"
 #include "launcher/forecast/timed_run.h"
+#include "runtime/base/error.h"
 #include "runtime/config/parse.h"
 #include "runtime/cpu/device.h"
 #include "runtime/metrics/timeline.h"
@@ -157,6 +160,39 @@ TEST(TimedRun, TheLossOfHiddenTokensIsLittleWork) {
   EXPECT_EQ(rows_of("gpt"), kRows);
   EXPECT_GT(rows_of("bert"), kRows / 50);
   EXPECT_LT(rows_of("bert"), kRows / 4);
+}
+
+// Targets are the index; from `bad` on no sample can be read.
+class NumberedSamples : public data::Dataset {
+ public:
+  explicit NumberedSamples(int64_t bad)
+      : Dataset({DType::kI32, {1}}, {DType::kI32, {1}}), bad_(bad) {}
+  int64_t samples() const override { return 1000; }
+  void read(const data::SampleKey& key, std::byte*, std::byte* target) const override {
+    if (key.index >= bad_) throw DataError("sample {} is damaged", key.index);
+    const auto index = static_cast<int32_t>(key.index);
+    std::memcpy(target, &index, sizeof(index));
+  }
+  int64_t resident_bytes() const override { return 0; }
+
+ private:
+  const int64_t bad_;
+};
+
+TEST(SomeSamples, AreSpreadOverTheDataAndEndAtABadOne) {
+  std::vector<int32_t> seen;
+  const auto visit = [&](const std::vector<std::byte>& target) {
+    int32_t index = 0;
+    std::memcpy(&index, target.data(), sizeof(index));
+    seen.push_back(index);
+    return seen.size() < 70;
+  };
+  EXPECT_EQ(read_some(NumberedSamples(1000), visit), 64);
+  EXPECT_EQ(seen.front(), 0);
+  EXPECT_GT(seen.back(), 950);
+  EXPECT_EQ(read_some(NumberedSamples(1000), visit), 6);  // until visit() has enough
+  seen.clear();
+  EXPECT_EQ(read_some(NumberedSamples(500), visit), 32);
 }
 
 // A trace of two steps, each with two lanes, whose every op takes 10 us in the second step and
