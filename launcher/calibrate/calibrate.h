@@ -15,8 +15,8 @@ struct CalibrationOptions {
 
 // Trains the probes (probes.h) as runs of their own, on one thread, on all threads and on two
 // ranks, and reads the times of their ops from the runs' timelines; measures peaks, memory and the
-// disk of `folder`, where it works. Prints its progress. Takes some minutes. Throws Interrupted,
-// and an Error if a run fails.
+// disk of `folder`, which has the files of the runs. Prints its progress. Takes some minutes.
+// Throws Interrupted, and an Error if a run fails.
 Hardware calibrate(const CalibrationOptions& options, const std::string& folder);
 
 }  // namespace lockstep::launcher

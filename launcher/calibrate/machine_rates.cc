@@ -1,7 +1,7 @@
 #include "launcher/calibrate/machine_rates.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/chrono.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -119,11 +119,6 @@ DiskRates measure_disk(const std::filesystem::path& folder) {
   return rates;
 }
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm date{};
-  ::gmtime_r(&now, &date);
-  return fmt::format("{:04}-{:02}-{:02}", date.tm_year + 1900, date.tm_mon + 1, date.tm_mday);
-}
+std::string today() { return fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr))); }
 
 }  // namespace lockstep::launcher
