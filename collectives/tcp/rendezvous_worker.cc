@@ -210,8 +210,11 @@ class Worker {
     if (notice.answer != Answer::kWelcome) fail(text_of(notice.text));
   }
 
-  static std::string lost_root(const SocketError& error) {
-    return fmt::format("lost rank 0 before all ranks had come: {}", error.what());
+  std::string lost_root(const SocketError& error) const {
+    const std::string host = text_of(table_[0].host);  // empty until the table has come
+    return fmt::format("lost rank 0 on {} before all ranks had come: {}",
+                       host.empty() ? root_address_ : host,
+                       error.what());
   }
   [[noreturn]] void fail(const std::string& text) {
     throw CommError("rank {} on {}: {}", options_.rank, host_name(), text);

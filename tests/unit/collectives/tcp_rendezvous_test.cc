@@ -2,12 +2,14 @@
 // and a file of an earlier run that leads astray.
 #include "collectives/tcp/rendezvous.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "collectives/agree/agreement.h"
@@ -164,6 +166,34 @@ TEST_F(TcpRendezvous, MissingRank0IsNamed) {
   options[0].limits.rendezvous_s = 0.3;
   EXPECT_CONTAINS(run_tcp_ranks(options, nothing)[0],
                   "rank 0 did not answer at file://" + file_ + " within 0.3 s");
+}
+
+// Rank 0 may end at any moment after its answer: before the table of ranks, which has its host's
+// name, in it, or after it.
+TEST_F(TcpRendezvous, Rank0ThatEndsWhileOthersComeIsNamed) {
+  std::vector<TableEntry> table(2);
+  table[0].host = fixed_text<128>("host-a");
+  const size_t whole = table.size() * sizeof(TableEntry);
+  for (const size_t sent : {size_t{0}, whole / 2, whole}) {
+    auto options = tcp_ranks(2, "");
+    options[1].address = "127.0.0.1";
+    std::optional<Socket> listener = listen_on(0);
+    options[1].port = port_of(*listener);
+    std::thread root([&] {
+      HandshakeListener handshakes(*listener);
+      std::optional<IncomingPeer> worker;
+      while (!worker) worker = handshakes.next(/*timeout_ms=*/100);
+      for (int notice = 0; notice < (sent > 0 ? 2 : 1); ++notice)
+        send_answer(worker->socket, Answer::kWelcome, 1, "");
+      if (sent > 0) send_all(worker->socket, table.data(), sent, Deadline(5));
+    });
+    const std::string error = run_tcp_ranks({options[1]}, nothing)[0];
+    root.join();
+    EXPECT_CONTAINS(error,
+                    fmt::format("rank 1 on {}: lost rank 0 on {} before all ranks had come: ",
+                                host_name(),
+                                sent > 0 ? "host-a" : "127.0.0.1"));
+  }
 }
 
 TEST_F(TcpRendezvous, RankThatComesTwiceEndsAll) {
