@@ -108,6 +108,11 @@ std::string summary(const train::TrainResult& result, const train::RunContext& c
     text += fmt::format(", evaluation loss {:.4f}", result.evaluation->loss) +
             train::words_for(*result.evaluation, context.model);
   }
+  if (result.best_metric && result.best_step != result.step)
+    text += fmt::format(", best {} {:.4f} at step {}",
+                        name_of(context.config.eval.best),
+                        *result.best_metric,
+                        result.best_step);
   return text + train::words_for(result.energy);
 }
 

@@ -24,7 +24,14 @@ Choice by_batch(int64_t batch, bool normalises) {
   while (lanes > 1 && (batch % lanes != 0 || (normalises && batch / lanes < kNormalisedSamples)))
     lanes /= 2;
   const int64_t samples = batch / lanes;
-  return {lanes, fmt::format("AUTO: {} sample{} a lane", samples, plural(samples))};
+  const bool few = normalises && lanes < kMaxAutoLanes && batch % (2 * lanes) == 0;
+  return {
+      lanes,
+      fmt::format(
+          "AUTO: {} sample{} a lane{}",
+          samples,
+          plural(samples),
+          few ? fmt::format(", because batch norms take at least {}", kNormalisedSamples) : "")};
 }
 
 Choice meaning_of_auto(const OpenedConfig& opened, int64_t recorded) {

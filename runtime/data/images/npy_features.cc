@@ -135,7 +135,10 @@ OpenedData make_npy_features(const DataConfig& data,
                              int64_t classes) {
   const std::string name = (train ? train : eval)->inputs.file.name();
   if (model.wants_images())
-    throw DataError("{}: holds float32 features, but an image model needs uint8 images", name);
+    throw DataError(
+        "{}: holds float32 features, but an image model needs uint8 images (N, H, W, C), such as "
+        "numpy.round(255 * x).astype(numpy.uint8) of values in [0, 1], with the channels last",
+        name);
   if (!(data.image == ImageConfig{}) || !(data.augment == AugmentConfig{}))
     throw ConfigError("data.{}: given, but {} has features; allowed: with images only",
                       data.image == ImageConfig{} ? "augment" : "image",

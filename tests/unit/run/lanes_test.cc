@@ -41,7 +41,8 @@ struct Row {
 };
 
 TEST(ChooseLanes, FollowsTheTable) {
-  const std::string mlp = "mlp { hidden: 4 }", resnet = "resnet { depth: 20 }";
+  const std::string mlp = "mlp { hidden: 4 }", resnet = "resnet { depth: 20 }",
+                    norms = "batch norms take at least 16)";
   const std::vector<Row> rows = {
       {128, mlp, 0, 8, "8 (AUTO: 16 samples a lane)"},
       {8, mlp, 0, 8, "8 (AUTO: 1 sample a lane)"},
@@ -49,13 +50,13 @@ TEST(ChooseLanes, FollowsTheTable) {
       {6, mlp, 0, 2, "2 (AUTO: 3 samples a lane)"},
       {7, mlp, 0, 1, "1 (AUTO: 7 samples a lane)"},
       {128, resnet, 0, 8, "8 (AUTO: 16 samples a lane)"},
-      {96, resnet, 0, 4, "4 (AUTO: 24 samples a lane)"},
-      {64, resnet, 0, 4, "4 (AUTO: 16 samples a lane)"},
-      {48, resnet, 0, 2, "2 (AUTO: 24 samples a lane)"},
-      {24, resnet, 0, 1, "1 (AUTO: 24 samples a lane)"},
-      {8, resnet, 0, 1, "1 (AUTO: 8 samples a lane)"},
-      {64, "mobilenet_v2 {}", 0, 4, "4 (AUTO: 16 samples a lane)"},
-      {64, "vgg { batch_norm: true }", 0, 4, "4 (AUTO: 16 samples a lane)"},
+      {96, resnet, 0, 4, "4 (AUTO: 24 samples a lane, because " + norms},
+      {64, resnet, 0, 4, "4 (AUTO: 16 samples a lane, because " + norms},
+      {48, resnet, 0, 2, "2 (AUTO: 24 samples a lane, because " + norms},
+      {24, resnet, 0, 1, "1 (AUTO: 24 samples a lane, because " + norms},
+      {8, resnet, 0, 1, "1 (AUTO: 8 samples a lane, because " + norms},
+      {64, "mobilenet_v2 {}", 0, 4, "4 (AUTO: 16 samples a lane, because " + norms},
+      {64, "vgg { batch_norm: true }", 0, 4, "4 (AUTO: 16 samples a lane, because " + norms},
       {64, "vgg {}", 0, 8, "8 (AUTO: 8 samples a lane)"},
       {64, "resnet { depth: 20 sync_batch_norm: true }", 0, 8, "8 (AUTO: 8 samples a lane)"},
       {64, "lenet {}", 0, 8, "8 (AUTO: 8 samples a lane)"},
