@@ -36,6 +36,7 @@ output { tensorboard: false }
 """
 ALL_GONE_S = 5
 LIMIT_S = 60
+MPIRUN_ALONE_S = 15
 STARTERS = {"mpirun": ("shared memory", "MPI", "TCP"), "launch": ("shared memory", "TCP"),
             "environment": ("shared memory", "TCP")}
 # Step, phase, operation, its number and its bytes.
@@ -47,6 +48,7 @@ class Run:
 
     def __init__(self, trial, starter, way, ranks, run_dir):
         self.run_dir, self.said = run_dir, open(f"{run_dir}.said", "w+", encoding="utf-8")
+        self.of_mpirun = starter == "mpirun"
         train = ["train", str(trial.config), "--run-dir", str(run_dir), "--resume", "auto"]
         if "shared_memory=false" in " ".join(WAYS[way]):
             train += ["--set", "comm.shared_memory=false"]
@@ -79,11 +81,21 @@ class Run:
         return process
 
     def end(self):
-        """The seconds until all processes and ranks are gone."""
+        """The seconds until all processes and ranks are gone. Open MPI 4.1.4 may wait for ever on a
+        mutex of its own PMIx server after its last line, if a rank died while the ranks started; then
+        its ranks are gone, and mpirun is ended here."""
         began = time.monotonic()
         try:
             for process in self.processes:
-                process.wait(LIMIT_S)
+                while process.poll() is None:
+                    took = time.monotonic() - began
+                    if self.of_mpirun and took > MPIRUN_ALONE_S and self.mpirun_is_alone():
+                        process.kill()
+                        print("mpirun did not end by itself after its ranks", flush=True)
+                        return 0
+                    if took > LIMIT_S:
+                        raise subprocess.TimeoutExpired(process.args, LIMIT_S)
+                    time.sleep(0.01)
             while processes_of(self.run_dir):
                 assert time.monotonic() - began < LIMIT_S, "ranks are left"
         except (subprocess.TimeoutExpired, AssertionError):
@@ -92,6 +104,9 @@ class Run:
                 os.kill(process, signal.SIGKILL)
             raise SystemExit(f"not ended after {LIMIT_S} s: {self.output()}")
         return time.monotonic() - began
+
+    def mpirun_is_alone(self):
+        return not processes_of(self.run_dir) and "mpirun noticed that process" in self.output()
 
     def output(self):
         self.said.seek(0)
