@@ -43,11 +43,12 @@ void draw_key(Svg& svg, const Panel& panel, const Series& series, double x, doub
 
 // Draws the legend's rows and returns how far down they reach.
 double draw_legend(Svg& svg, const Panel& panel, double left, double right, double y) {
-  constexpr double kKey = 24, kGap = 16;
+  const double key = panel.kind == PanelKind::kLines ? 24 : 15;
+  constexpr double kGap = 16;
   double x = left;
   bool any = false;
   const auto place = [&](const std::string& name) {
-    const double width = kKey + text_width(name, kSmall) + kGap;
+    const double width = key + text_width(name, kSmall) + kGap;
     if (any && x + width > right) {
       x = left;
       y += kRow;
@@ -61,7 +62,7 @@ double draw_legend(Svg& svg, const Panel& panel, double left, double right, doub
     if (series.name.empty()) continue;
     const double at = place(series.name);
     draw_key(svg, panel, series, at, y + 12);
-    svg.text(at + kKey, y + 12, series.name, "t", kSmall);
+    svg.text(at + key, y + 12, series.name, "t", kSmall);
   }
   const bool ringed = std::ranges::any_of(panel.series, [](const Series& series) {
     return std::ranges::any_of(series.points, &Point::ringed);
@@ -69,7 +70,7 @@ double draw_legend(Svg& svg, const Panel& panel, double left, double right, doub
   if (ringed && !panel.ring.empty()) {
     const double at = place(panel.ring);
     svg.ring(at + 9, y + 8);
-    svg.text(at + kKey, y + 12, panel.ring, "t", kSmall);
+    svg.text(at + 24, y + 12, panel.ring, "t", kSmall);
   }
   return any ? y + kRow : y;
 }

@@ -152,7 +152,7 @@ std::vector<Point> means_of(const MetricSeries& series, size_t count, bool rates
 }
 
 std::vector<Picture> learning_pictures(const Runs& runs) {
-  Panel loss = over_steps(runs, "loss");
+  Panel loss = over_steps(runs, "");
   add_curves(loss, runs, "loss", "training", Smooth::kMeans);
   add_evaluations(loss, runs, "eval_loss", "evaluation", static_cast<int>(runs.size()));
   add_best(loss, runs);

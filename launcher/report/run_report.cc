@@ -38,7 +38,7 @@ void name_run(Page& page, const Runs& runs, const NamedRun& run) {
 
 void add_state(Page& page, const NamedRun& named) {
   const RunHistory& run = *named.run;
-  page.paragraph((named.name.empty() ? "" : "Run " + named.name + " is ") + run.state_text() + ".");
+  page.paragraph((named.name.empty() ? "" : "Run " + named.name + ": ") + run.state_text() + ".");
   if (run.metrics.damaged_lines() > 0)
     page.note(fmt::format("metrics.jsonl has {} that cannot be read; they are left out.",
                           counted(run.metrics.damaged_lines(), "line")));
@@ -113,7 +113,9 @@ void add_ranks(Page& page, const Runs& runs) {
   for (const NamedRun& run : runs) {
     name_run(page, runs, run);
     const std::vector<Row> rows = late_ranks(*run.run);
-    if (rows.empty())
+    if (rows.empty() && text_of(run.run->environment, "ranks") == "1")
+      page.paragraph("The run has one rank.");
+    else if (rows.empty())
       page.paragraph("No rank worked longer than the others by more than 5% of a step.");
     page.table({"slowest", "host", "steps", "of all lines", "ms longer (mean)"}, rows, 2);
     add_timeline(page, run);
