@@ -92,7 +92,7 @@ std::string scale_report(const fs::path& folder) {
     std::vector<Row> facts;
     for (const std::string& name : report.names())
       if (name != "worlds" && name != "runs" && name != "weights" && name != "caution" &&
-          name != "incomplete")
+          name != "incomplete" && !text_of(report, name).empty())
         facts.push_back({name, text_of(report, name)});
     page.table({}, facts, 2);
     return page.html();
