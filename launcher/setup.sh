@@ -7,12 +7,11 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-usage: launcher/setup.sh [--check] [--data] [--tests] [--bundle] [--plots]
+usage: launcher/setup.sh [--check] [--data] [--tests] [--bundle]
   --check   install nothing; list what is missing, and exit with 1 if anything is
   --data    install only the data sets, for a program that is built already
   --tests   also install what the tests need
   --bundle  also install what `cmake --install` and `cpack` need for the portable folder
-  --plots   also install gnuplot, with which `lockstep scale` draws its plots
 A user other than root needs sudo without a password; otherwise the command to run is printed. An MPI
 with mpicxx and mpirun in PATH is used if there is one; otherwise Open MPI is installed.
 TEXT
@@ -22,14 +21,12 @@ check_only=no
 data_only=no
 with_tests=no
 with_bundle=no
-with_plots=no
 for argument in "$@"; do
   case "$argument" in
     --check) check_only=yes ;;
     --data) data_only=yes ;;
     --tests) with_tests=yes ;;
     --bundle) with_bundle=yes ;;
-    --plots) with_plots=yes ;;
     -h | --help) usage && exit 0 ;;
     *) echo "setup: unknown option '$argument'" >&2 && usage >&2 && exit 2 ;;
   esac
@@ -42,7 +39,6 @@ build_packages=(
 )
 mpi_packages=(libopenmpi-dev openmpi-bin)
 bundle_packages=(patchelf)
-plot_packages=(gnuplot-nox)
 test_packages=(libgmock-dev libgtest-dev python3)
 # Each package with the file that is needed from it. The file decides: small images that leave out
 # /usr/share/doc have the package without its text.
@@ -66,7 +62,6 @@ wanted=()
 [ "$data_only" = yes ] || wanted+=("${build_packages[@]}")
 [ "$with_tests" = no ] || wanted+=("${test_packages[@]}")
 [ "$with_bundle" = no ] || wanted+=("${bundle_packages[@]}")
-[ "$with_plots" = no ] || wanted+=("${plot_packages[@]}")
 if [ "$data_only" = yes ]; then
   mpi="data sets"
 elif command -v mpicxx >/dev/null && command -v mpirun >/dev/null; then

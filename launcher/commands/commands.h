@@ -14,6 +14,7 @@ CommandSpec sample_command();
 CommandSpec plan_command();
 CommandSpec launch_command();
 CommandSpec scale_command();
+CommandSpec report_command();
 CommandSpec selftest_command();
 CommandSpec doctor_command();
 CommandSpec bench_command();
@@ -33,6 +34,7 @@ inline constexpr CommandSpec (*kCommands[])() = {train_command,
                                                  plan_command,
                                                  launch_command,
                                                  scale_command,
+                                                 report_command,
                                                  selftest_command,
                                                  doctor_command,
                                                  bench_command,

@@ -8,6 +8,7 @@
 #include "launcher/commands/plan_report.h"
 #include "launcher/forecast/advise.h"
 #include "launcher/forecast/recorded_run.h"
+#include "launcher/plots/picture.h"
 #include "launcher/published/tuned_forecast.h"
 #include "launcher/published/validate.h"
 #include "launcher/ranks/first_rank.h"
@@ -16,6 +17,7 @@
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
 #include "runtime/base/threads.h"
+#include "runtime/metrics/environment.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep::launcher {
@@ -40,6 +42,15 @@ void advise_here(const PlanCommandOptions& options,
   write_json(options.common.json, json);
 }
 
+// Draws the picture of --plot, and writes its figures beside it.
+void draw(forecast::Chart chart, const PlanCommandOptions& options) {
+  chart.note = fmt::format("{}; Lockstep {}; {}",
+                           options.common.config,
+                           metrics::lockstep_version(),
+                           metrics::utc_now());
+  plots::write_picture(forecast::picture_of(chart), options.plot);
+}
+
 // The same run on several kinds or numbers of devices.
 void compare_here(const PlanCommandOptions& options, const PlanRequest& request) {
   Json json;
@@ -58,7 +69,7 @@ void compare_here(const PlanCommandOptions& options, const PlanRequest& request)
       candidates.push_back({request.on, ranks});
     const std::vector<forecast::CandidateRun> runs = runs_on(candidates);
     forecast::print_sweep(runs, json);
-    if (!options.plot.empty()) forecast::draw(forecast::sweep_chart(runs), options.plot);
+    if (!options.plot.empty()) draw(forecast::sweep_chart(runs), options);
   }
   if (!options.compare.empty()) {
     std::vector<forecast::Candidate> candidates;
@@ -66,7 +77,7 @@ void compare_here(const PlanCommandOptions& options, const PlanRequest& request)
       candidates.push_back(forecast::candidate_of(text));
     const std::vector<forecast::CandidateRun> runs = runs_on(candidates);
     forecast::print_comparison(runs, json);
-    if (!options.plot.empty()) forecast::draw(forecast::comparison_chart(runs), options.plot);
+    if (!options.plot.empty()) draw(forecast::comparison_chart(runs), options);
   }
   if (options.limits.budget_usd > 0 || !options.deadline.empty())
     forecast::print_within(runs_on(forecast::rentable()), limits_of(options), json);
@@ -98,7 +109,7 @@ std::unique_ptr<RecordedRun> recorded_run(const PlanCommandOptions& options, Pla
 void plan_here(const PlanCommandOptions& options, int world) {
   require_result_path("--json", options.common.json);
   if (!options.plot.empty()) {
-    require_result_path("--plot", options.plot, {".svg", ".png"});
+    require_result_path("--plot", options.plot, {".svg"});
     if (options.sweep.empty() == options.compare.empty())
       throw ConfigError("--plot draws --sweep or --compare; allowed: with one of them");
   }

@@ -106,9 +106,10 @@ void add_plan_options(CommandSpec& command, PlanCommandOptions& options) {
               "Predict time, cost and energy on several kinds and numbers of devices: "
               "Xeon-8480,L40S,8xH100",
               {.with_commas = true});
-  command.add("--plot",
-              &options.plot,
-              "With --sweep or --compare: draw it with gnuplot to this file, .svg or .png");
+  command.add(
+      "--plot",
+      &options.plot,
+      "With --sweep or --compare: draw it to this file, .svg; its figures are beside it as .csv");
   command.add("--budget",
               &options.limits.budget_usd,
               "Find hardware on which the run costs at most so many dollars",

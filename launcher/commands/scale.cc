@@ -93,8 +93,9 @@ CommandSpec scale_command() {
       "host's CPUs divided by the max number of its ranks, or execution.threads. Open MPI gives\n"
       "each rank cores of its own if there are enough, unless --mpirun has --bind-to, --map-by or\n"
       "--oversubscribe. If it runs as root, Open MPI is told to allow that.\n"
-      "Writes scaling.md, scaling.csv, scaling.json and, with gnuplot, pictures of throughput,\n"
-      "efficiency and lost time; logs and results of the runs are in runs/ beside them.\n"
+      "Writes scaling.md, scaling.csv, scaling.json and pictures of throughput, efficiency and\n"
+      "lost time (.svg, with their figures as .csv); logs and results of the runs are in runs/\n"
+      "beside them. lockstep report FOLDER makes one page of all.\n"
       "Exit code 7: in TREE order the weights were not the same on all world sizes. If a run\n"
       "fails, the command ends with the run's exit code; on Ctrl-C it ends by that signal. The\n"
       "report then has the runs before, and is marked as incomplete.";

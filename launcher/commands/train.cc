@@ -295,7 +295,8 @@ ExitCode train(Session& session, const TrainOptions& options) {
                             [&] { trainer = std::make_unique<train::Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });
-  describe_run(session, prepared.recorded, rank.device.device(), folder.get());
+  describe_run(
+      session, prepared.recorded, prepared.plan.memory, rank.device.device(), folder.get());
   log_in_background();
   const train::TrainResult result = trainer->run(options.max_steps);
   report_result(result, *context, forecast, options.common.json);

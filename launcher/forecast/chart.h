@@ -1,10 +1,11 @@
 #pragma once
-// Draws forecasts with gnuplot: panels one above the other, all over the same ranks or devices.
+// Pictures of forecasts: panels one above the other, all over the same ranks or devices.
 
 #include <string>
 #include <vector>
 
 #include "launcher/forecast/range.h"
+#include "launcher/plots/picture.h"
 
 namespace lockstep::forecast {
 
@@ -22,15 +23,12 @@ struct ChartPanel {
 
 struct Chart {
   std::string title;
+  std::string note = {};   // below the picture
   bool over_ranks = true;  // lines over ranks; otherwise bars
   std::vector<ChartPanel> panels;
 };
 
-// A gnuplot script with its data, which draws `file`, the name of an SVG or PNG picture.
-std::string script_of(const Chart& chart, const std::string& file);
-
-// Writes the script beside the picture, as NAME.gp, and runs gnuplot. Throws IoError, and
-// ConfigError if gnuplot is missing or fails.
-void draw(const Chart& chart, const std::string& path);
+// Each point at the middle of its range, which is its error bar.
+plots::Picture picture_of(const Chart& chart);
 
 }  // namespace lockstep::forecast

@@ -35,6 +35,7 @@ std::unique_ptr<train::RunFolder> open_run_folder(Session& session, const RunCon
 
 void describe_run(Session& session,
                   const RunConfig& config,
+                  const plan::MemoryPlan& memory,
                   const exec::Device& device,
                   train::RunFolder* folder) {
   collectives::Communicator& communicator = session.communicator();
@@ -59,6 +60,8 @@ void describe_run(Session& session,
     const std::string bits = device.bits(run::compute_type(config.execution.precision));
     if (!bits.empty())
       info.libraries.push_back({device.ops().separate_memory ? "gpu" : "cpu", bits});
+    for (const plan::MemoryRow& row : memory.rows)
+      info.memory.emplace_back(plan::name_of(row.kind), static_cast<int64_t>(row.bytes));
     info.git_revision = LOCKSTEP_GIT_REVISION;
     info.command_line = command_line();
     if (info.command_line.empty())

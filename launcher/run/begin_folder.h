@@ -7,6 +7,7 @@
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
 #include "runtime/exec/device.h"
+#include "runtime/plan/memory_plan.h"
 #include "runtime/train/folder/run_folder.h"
 
 namespace lockstep::launcher {
@@ -16,10 +17,11 @@ namespace lockstep::launcher {
 std::unique_ptr<train::RunFolder> open_run_folder(Session& session, const RunConfig& config);
 
 // Writes config.textproto and environment.json to it and removes end.json of the previous start.
-// Call it once it is certain that the run continues there. `device` is this rank's, `folder` rank
-// 0's.
+// Call it once it is certain that the run continues there. `memory` and `device` are this rank's,
+// `folder` rank 0's.
 void describe_run(Session& session,
                   const RunConfig& config,
+                  const plan::MemoryPlan& memory,
                   const exec::Device& device,
                   train::RunFolder* folder);
 

@@ -1,6 +1,7 @@
 #include "launcher/run/train_result.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 
@@ -16,6 +17,7 @@
 #include "runtime/base/log.h"
 #include "runtime/base/streams.h"
 #include "runtime/train/folder/run_end.h"
+#include "runtime/train/gather_values.h"
 #include "runtime/train/step/stop_signal.h"
 
 namespace lockstep::launcher {
@@ -141,6 +143,16 @@ double mean_step_s(const train::TrainResult& result) {
   return longest_ms / 1000;
 }
 
+// The most memory that a rank's process had at once, with its program, its libraries and what it
+// shares with others. All ranks together.
+int64_t largest_peak_bytes(collectives::Communicator& communicator) {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  const std::vector<int64_t> of_ranks =
+      train::gather_values(communicator, int64_t{used.ru_maxrss} * 1024);
+  return *std::ranges::max_element(of_ranks);
+}
+
 // Writes into the run folder how the run has ended. All ranks together.
 void write_end(const train::TrainResult& result,
                const train::RunContext& context,
@@ -161,6 +173,7 @@ void write_end(const train::TrainResult& result,
     for (size_t rank = 0; rank < of_ranks.size(); ++rank)
       if (!of_ranks[rank].empty()) signalled.push_back(static_cast<int>(rank));
   }
+  const int64_t peak_bytes = largest_peak_bytes(context.communicator);
   collectives::run_on_root(context.communicator, [&] {
     context.require_folder();
     train::write_run_end(context.run_dir,
@@ -172,7 +185,8 @@ void write_end(const train::TrainResult& result,
                           result.skipped_steps,
                           bad_records.value_or(0),
                           result.energy,
-                          forecast});
+                          forecast,
+                          peak_bytes});
   });
 }
 

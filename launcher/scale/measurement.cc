@@ -186,9 +186,8 @@ void write_report(const Report& report, const std::filesystem::path& folder) {
   write_file_atomically(folder / "scaling.json", to_json(report).dump({.indent = 2}) + "\n");
   write_file_atomically(folder / "scaling.csv", to_csv(report));
   write_file_atomically(folder / "scaling.md", text);
-  const std::string without_plots = draw(make_plots(report), folder);
+  draw(make_pictures(report), folder);
   fmt::print("\n{}\n", text);
-  if (!without_plots.empty()) fmt::print("{}\n", without_plots);
   fmt::print("report {}\n", (folder / "scaling.md").string());
   std::fflush(stdout);
 }
@@ -196,12 +195,11 @@ void write_report(const Report& report, const std::filesystem::path& folder) {
 // An earlier report must not be taken for one of this measurement.
 void remove_report(const std::filesystem::path& folder) {
   std::error_code none;
-  for (const char* name : {"scaling.json", "scaling.csv", "scaling.md"})
+  for (const char* name : {"scaling.json", "scaling.csv", "scaling.md", "report.html"})
     std::filesystem::remove(folder / name, none);
-  for (const std::string name : {"throughput", "efficiency", "lost_time"}) {
-    for (const char* suffix : {".gp", ".svg", ".png"})
+  for (const std::string name : kPictures)
+    for (const char* suffix : {".svg", ".csv"})
       std::filesystem::remove(folder / (name + suffix), none);
-  }
 }
 
 // The results of each mode's runs.

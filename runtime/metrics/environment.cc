@@ -62,6 +62,12 @@ std::string environment_text(const EnvironmentInfo& info) {
 #else
   json["compiler"] = "gcc " __VERSION__;
 #endif
+  int64_t planned_bytes = 0;
+  for (const auto& [name, bytes] : info.memory) {
+    json["planned_memory"][name] = bytes;
+    planned_bytes += bytes;
+  }
+  if (planned_bytes > 0) json["planned_bytes"] = planned_bytes;
   json["libraries"] = Json::object();
   for (const auto& [name, version] : info.libraries) json["libraries"][name] = version;
   return json.dump({.indent = 2, .replace_invalid = true}) + "\n";

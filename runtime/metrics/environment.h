@@ -1,6 +1,7 @@
 #pragma once
 // environment.json of the run folder: machine, versions, settings.
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@ struct EnvironmentInfo {
   std::vector<std::pair<std::string, std::string>> libraries;  // name, version
   std::string git_revision;                                    // empty: left out
   std::vector<std::string> command_line;
+  // The planned memory of this rank: name, bytes.
+  std::vector<std::pair<std::string, int64_t>> memory;
 };
 
 // The time, "2026-01-31T12:00:00Z".
@@ -26,8 +29,8 @@ std::string utc_now();
 const char* lockstep_version();
 
 // environment.json as text: lockstep_version, compiler, host, operating_system, cpu_model,
-// cpu_cores, memory_bytes, ranks, threads, hosts, devices, simd, libraries, git_revision,
-// command_line, start_time (ISO 8601, UTC).
+// cpu_cores, memory_bytes, planned_memory, planned_bytes, ranks, threads, hosts, devices, simd,
+// libraries, git_revision, command_line, start_time (ISO 8601, UTC).
 std::string environment_text(const EnvironmentInfo& info);
 
 }  // namespace lockstep::metrics

@@ -7,6 +7,7 @@ does not print, a GPU in FP32 by default or without a warning, a prediction with
 
 plan_command_test.py BINARY [--write: write golden/plans/ and the sizes anew]
 """
+import csv
 import json
 import os
 import pathlib
@@ -19,6 +20,8 @@ import sys
 import tempfile
 import zlib
 
+import report_page
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/golden/plans"
 SIZES = ROOT / "models/README.md"
@@ -26,7 +29,6 @@ CONFIGS = sorted(path for path in (ROOT / "configs").glob("*/*.textproto")
                  if path.parent.name != "hardware")
 
 FOR_LESS_MEMORY = {"train.lanes", "execution.recompute"}
-GNUPLOT = shutil.which("gnuplot") is not None
 FP32, BF16, FP16 = (f"execution.precision={name}" for name in ("FP32", "BF16", "FP16"))
 # Golden plan: config and further arguments. They differ in ops, precision and what ranks share.
 PLANS = {
@@ -296,13 +298,14 @@ def compares(binary, folder):
     out, config = folder / "compare.json", "configs/models/gpt2_124m.textproto"
     common = ("--data", folder, "--json", out)
     picture = folder / "sweep.svg"
-    done = plan(binary, config, "--data", folder, "--on", "H100", "--sweep", "ranks=1,2", "--plot",
-                picture, code=0 if GNUPLOT else 2)
-    assert GNUPLOT or "gnuplot is not installed" in done.stderr, done
-    script = (folder / "sweep.svg.gp").read_text()
-    for label in ("predicted s a step", "predicted efficiency, %", "predicted cost of the run, $"):
-        assert f"set ylabel '{label}'" in script, script
-    assert not GNUPLOT or "predicted, not measured" in picture.read_text(), script
+    plan(binary, config, "--data", folder, "--on", "H100", "--sweep", "ranks=1,2", "--plot", picture)
+    text = report_page.check(picture)
+    assert "predicted, not measured" in text and "gpt2_124m.textproto; Lockstep" in text, text
+    figures = list(csv.DictReader((folder / "sweep.csv").open()))
+    assert [(row["panel"], row["x"]) for row in figures] == [
+        (label, ranks) for label in ("predicted s a step", "predicted efficiency, %",
+                                     "predicted cost of the run, $") for ranks in ("1", "2")], figures
+    assert all(float(row["low"]) <= float(row["y"]) <= float(row["high"]) for row in figures), figures
     plan(binary, config, *common, "--on", "H100", "--sweep", "ranks=1..1024")
     sweep = json.loads(out.read_text())["sweep"]
     assert [row["ranks"] for row in sweep] == [2 ** i for i in range(11)], sweep
@@ -311,7 +314,7 @@ def compares(binary, folder):
     assert len(run) >= 8 and abs(efficiency[0] - 1) < 1e-9, sweep
     assert 0.1 < efficiency[-1] < 0.99 and max(efficiency) < 1.05, sweep
     assert [row["set"] for row in run if row["ranks"] == 16] == ["train.lanes=16"], sweep
-    for arguments, word in ((("--plot", "a.gif", "--sweep", "ranks=1,2"), "--plot"),
+    for arguments, word in ((("--plot", "a.png", "--sweep", "ranks=1,2"), "must end with .svg"),
                             (("--plot", "a.svg"), "--sweep or --compare")):
         assert word in plan(binary, config, "--on", "H100", *arguments, code=2).stderr
     for bad in ("ranks=", "ranks=4..2", "ranks=2,1", "lanes=1,2", "ranks=1..x"):

@@ -7,6 +7,7 @@ report, and that trips over what it left itself.
 scale_test.py BINARY
 """
 import csv
+import html
 import json
 import os
 import pathlib
@@ -20,6 +21,7 @@ import time
 
 import hosts
 import lockstep_run
+import report_page
 
 CONFIG = """
 name: "tiny_scale"
@@ -126,11 +128,30 @@ def measures(bench):
         done.stdout)
     assert done.stdout.count(" run 1/1 ") == 4, done.stdout
     assert not list(out.glob("runs/*/checkpoints/*")), "checkpoints were written"
+    draws(bench, out, report)
+
+
+def draws(bench, out, report):
+    """Pictures with hardware and date, their figures beside them, and one page of all."""
     for name in ("throughput", "efficiency", "lost_time"):
-        assert (out / f"{name}.gp").exists(), name
-        if shutil.which("gnuplot"):
-            assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG"), name
-            assert "</svg>" in (out / f"{name}.svg").read_text(), name
+        text = report_page.check(out / f"{name}.svg")
+        assert report["date"] in text and "ideal" in text, text
+    rates = {(row["series"], row["x"]): row
+             for row in csv.DictReader((out / "throughput.csv").open())}
+    for world in report["worlds"]:
+        row = rates[world["mode"], str(world["ranks"])]
+        assert close(float(row["y"]), world["samples_per_s"]), (row, world)
+        # The step is the sum of its parts, so its last bits differ from those of its only run.
+        assert close(float(row["low"]), float(row["y"])), row
+        assert close(float(row["high"]), float(row["y"])), row
+        ideal = rates[f"ideal {world['mode']}", str(world["ranks"])]
+        assert close(float(ideal["y"]), world["ideal_samples_per_s"]), (ideal, world)
+    done = lockstep_run.run(bench.binary, ["report", out], 0, cwd=bench.folder)
+    assert done.returncode == 0, done.stderr
+    text = report_page.check(out / "report.html")
+    assert "Scaling of tiny_scale" in text and text.count("data:image/svg+xml;base64,") == 3, text
+    for world in report["worlds"]:
+        assert html.escape(world["verdict"]) in text, world
 
 
 def marks_oversubscription(bench):
@@ -296,7 +317,7 @@ def is_incomplete(out):
         f"# Scaling of tiny_scale (incomplete)\n\n**Incomplete**: {report['incomplete']}\n")), text
     row, = csv.DictReader((out / "scaling.csv").open())
     assert row["report"] == "incomplete", row
-    assert "(incomplete)" in (out / "throughput.gp").read_text()
+    assert "(incomplete)" in report_page.check(out / "throughput.svg")
     return report["incomplete"]
 
 

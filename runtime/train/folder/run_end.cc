@@ -67,6 +67,7 @@ void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   if (end.reason == RunEnd::Reason::kPreempted) json["signalled"] = Json(end.signalled);
   if (end.skipped_steps > 0) json["skipped_steps"] = end.skipped_steps;
   if (end.bad_records > 0) json["bad_records"] = end.bad_records;
+  if (end.peak_memory_bytes > 0) json["peak_memory_bytes"] = end.peak_memory_bytes;
   add_energy(json, end.energy);
   if (!end.forecast.is_null()) json["forecast"] = end.forecast;
   const std::string text = json.dump({.indent = 2}) + "\n";

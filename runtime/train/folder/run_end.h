@@ -25,6 +25,7 @@ struct RunEnd {
   int64_t bad_records = 0;          // skipped or replaced
   EnergyReport energy = {};         // written, not read back
   Json forecast = {};               // of the step's time, beside the measured one; likewise
+  int64_t peak_memory_bytes = 0;    // of the largest rank's process; likewise
 
   // Whether nothing is left to do.
   bool done() const { return reason != Reason::kPreempted; }

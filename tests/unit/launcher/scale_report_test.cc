@@ -318,7 +318,7 @@ TEST(ScaleReportText, AnIncompleteReportSaysSoEverywhere) {
             0u);
   EXPECT_EQ(to_json(report).at("incomplete"), "a fire");
   EXPECT_CONTAINS(to_csv(report), ",-1,incomplete,,\n");
-  EXPECT_CONTAINS(make_plots(report)[0].script, "tiny (incomplete): throughput");
+  EXPECT_CONTAINS(plots::svg_of(make_pictures(report)[0]), "tiny (incomplete): throughput");
 }
 
 TEST(ScaleReportText, AFactsTextStaysInItsCell) {
@@ -379,7 +379,7 @@ TEST(ScaleReportText, EnergyIsTheMedianOfTheRunsThatKnowIt) {
 TEST(ScaleReportText, ForecastsStandBesideMeasurements) {
   Report report = report_of(strong_runs());
   EXPECT_LACKS(to_markdown(report), "predicted step ms");
-  EXPECT_LACKS(make_plots(report)[0].script, "predicted");
+  EXPECT_LACKS(plots::svg_of(make_pictures(report)[0]), "predicted");
   std::vector<MeasuredRun> runs = strong_runs();
   for (MeasuredRun& run : runs) {
     run.predicted_low_ms = 12;
@@ -389,7 +389,7 @@ TEST(ScaleReportText, ForecastsStandBesideMeasurements) {
   const ScaleRow& row = report.modes[0].rows[1];
   EXPECT_CONTAINS(to_markdown(report), "| ranks | predicted step ms | measured | error |");
   EXPECT_CONTAINS(to_csv(report), ",complete,,15\n");
-  EXPECT_CONTAINS(make_plots(report)[0].script, "title 'predicted strong'");
+  EXPECT_CONTAINS(plots::svg_of(make_pictures(report)[0]), ">predicted strong</text>");
   const Json json = to_json(report).at("worlds").at(1);
   EXPECT_EQ(json.at("predicted_step_ms").at(size_t{1}).get<double>(), 18);
   EXPECT_DOUBLE_EQ(json.at("forecast_error").get<double>(), 15 / row.step_ms - 1);
@@ -403,30 +403,40 @@ TEST(ScaleReportText, DigitsFitTheSize) {
   EXPECT_EQ(as_rate(35512.3), "35512");
 }
 
-TEST(ScalePlots, DataAndColumns) {
-  const std::vector<Plot> plots = make_plots(report_of(strong_runs()));
-  ASSERT_EQ(plots.size(), 3u);
-  EXPECT_EQ(plots[0].name, "throughput");
-  EXPECT_CONTAINS(plots[0].script,
-                  "$strong << END\n1 1600 1600 100 0 NaN\n2 2560 3200 80 0 NaN\nEND\n");
-  EXPECT_CONTAINS(plots[1].script, "$strong using 1:4");
-  EXPECT_EQ(plots[2].name, "lost_time");
-  EXPECT_CONTAINS(plots[2].script, "\n\"strong 2\" 3 1 0.5 1 0.5 -1\n");
-  EXPECT_CONTAINS(plots[2].script, "$lost using 2:xtic(1) title 'exposed communication', ");
-  EXPECT_CONTAINS(plots[2].script, "$lost using 7 title 'slower compute (contention)'\n");
+TEST(ScalePictures, ShowTheRowsFigures) {
+  const std::vector<plots::Picture> pictures = make_pictures(report_of(strong_runs()));
+  ASSERT_EQ(pictures.size(), kPictures.size());
+  EXPECT_TRUE(pictures[0].panels[0].x.logarithmic && pictures[0].panels[0].y.logarithmic);
+  EXPECT_EQ(pictures[0].panels[0].x.ticks, (std::vector<double>{1, 2}));
+  const std::string rates = plots::csv_of(pictures[0]);
+  EXPECT_CONTAINS(rates, ",ideal strong,2,3200,,\n");
+  EXPECT_CONTAINS(rates, ",strong,1,1600,1600,1600\n");
+  EXPECT_CONTAINS(rates, ",strong,2,2560,2560,2560\n");
+  EXPECT_CONTAINS(plots::csv_of(pictures[1]), ",strong,2,80,80,80\n");
+  const std::string lost = plots::csv_of(pictures[2]);
+  EXPECT_CONTAINS(lost, ",exposed communication,strong 2,3,,\n");
+  EXPECT_CONTAINS(lost, ",slower compute (contention),strong 2,-1,,\n");
+  EXPECT_CONTAINS(plots::svg_of(pictures[1]), ">80</text>");
 }
 
-TEST(ScalePlots, MoreThreadsThanCpusIsMarked) {
+TEST(ScalePictures, MoreThreadsThanCpusIsMarked) {
   std::vector<MeasuredRun> runs = strong_runs();
-  for (const Plot& plot : make_plots(report_of(runs)))
-    EXPECT_LACKS(plot.script, "more threads than CPUs") << plot.name;
+  for (const plots::Picture& picture : make_pictures(report_of(runs)))
+    EXPECT_LACKS(plots::svg_of(picture), "more threads than CPUs") << picture.title;
   runs[1].oversubscribed = true;
-  for (const Plot& plot : make_plots(report_of(runs)))
-    EXPECT_CONTAINS(plot.script, "more threads than CPUs") << plot.name;
-  const std::vector<Plot> plots = make_plots(report_of(runs));
-  EXPECT_CONTAINS(plots[0].script, "\n2 2560 3200 80 1 NaN\n");
-  EXPECT_CONTAINS(plots[1].script, "1:($5 == 1 ? $4 : NaN)");
-  EXPECT_CONTAINS(plots[2].script, "\"strong 2*\"");
+  const std::vector<plots::Picture> pictures = make_pictures(report_of(runs));
+  for (const plots::Picture& picture : pictures)
+    EXPECT_CONTAINS(plots::svg_of(picture), "more threads than CPUs") << picture.title;
+  EXPECT_FALSE(pictures[0].panels[0].series[1].points[0].ringed);
+  EXPECT_TRUE(pictures[0].panels[0].series[1].points[1].ringed);
+  EXPECT_EQ(pictures[2].panels[0].categories[1], "strong 2*");
+}
+
+TEST(ScalePictures, HardwareAndDateAreInThem) {
+  Report report = report_of(strong_runs());
+  report.facts = {{"cpu_model", "CPU", "Xeon <1>"}, {"date", "date", "2026-01-31"}};
+  for (const plots::Picture& picture : make_pictures(report))
+    EXPECT_CONTAINS(plots::svg_of(picture), ">Xeon &lt;1&gt;; 2026-01-31</text>");
 }
 
 TEST(ScaleRuns, ReadsWhatTrainWrites) {

@@ -216,6 +216,7 @@ TEST(Environment, SaysWhatRanWhere) {
   info.simd = {"AVX512", "AVX512", "AVX2", "AVX2"};
   info.libraries = {{"MPI", "4.1"}, {"oneDNN", "2.7"}};
   info.git_revision = "abc123";
+  info.memory = {{"parameters", 100}, {"gradients", 28}};
   info.command_line = {"lockstep", "train", "bad \xff bytes"};
   const Json environment = Json::parse(environment_text(info));
   EXPECT_EQ(environment["ranks"], 4);
@@ -225,6 +226,8 @@ TEST(Environment, SaysWhatRanWhere) {
   EXPECT_EQ(environment["simd"][3], "AVX2");
   EXPECT_EQ(environment["libraries"]["oneDNN"], "2.7");
   EXPECT_EQ(environment["git_revision"], "abc123");
+  EXPECT_EQ(environment["planned_memory"]["gradients"], 28);
+  EXPECT_EQ(environment["planned_bytes"], 128);
   EXPECT_EQ(environment["command_line"][1], "train");
   EXPECT_EQ(environment["lockstep_version"], lockstep_version());
   EXPECT_GT(environment["memory_bytes"].get<int64_t>(), 1 << 20);
