@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
@@ -63,6 +64,20 @@ void separate_files(const std::filesystem::path& folder) {
   }
 }
 
+// Removes what a process left that was killed while it replaced one of the run's files.
+void remove_unfinished(const std::filesystem::path& folder) {
+  for (const char* name : {"config.textproto",
+                           "environment.json",
+                           "metrics.jsonl",
+                           "log.txt",
+                           "end.json",
+                           "generation",
+                           "local_copies",
+                           "timeline.json",
+                           "buckets.json"})
+    ::unlink((folder / name).string().append(".tmp").c_str());
+}
+
 }  // namespace
 
 RunFolder::RunFolder(const std::filesystem::path& path, const WriterLockOptions& options)
@@ -78,6 +93,7 @@ RunFolder::RunFolder(const std::filesystem::path& path, const WriterLockOptions&
   // This process has the lock, so only its own `launch` can raise the number now.
   check_generation(path, generation_);
   if (generation_.number > 0) write_generation(path, generation_);
+  remove_unfinished(path);
   separate_files(path);
   checkpoint::remove_leftovers(path / "checkpoints");
 }

@@ -234,7 +234,12 @@ TEST_F(RunFolderTest, WhatADeadRunLeftGoes) {
     std::filesystem::create_directories(root / name);
     std::ofstream(root / name / "part") << "x";
   }
+  for (const char* name : {"generation.tmp", "end.json.tmp", "notes.tmp"})
+    std::ofstream(path_ / name) << "x";
   const RunFolder folder(path_);
+  EXPECT_FALSE(std::filesystem::exists(path_ / "generation.tmp"));
+  EXPECT_FALSE(std::filesystem::exists(path_ / "end.json.tmp"));
+  EXPECT_TRUE(std::filesystem::exists(path_ / "notes.tmp"));  // none of the run's files
   EXPECT_TRUE(std::filesystem::exists(root / "step-00000004"));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root), {}), 1);
 }
