@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Catches: a network from an ONNX file that computes something else than the same network built in
 (other bits in any loss or weight), other bits on two ranks or after a resume, parameters whose order
-of elements is mixed up, and files that are refused without the reason.
+of elements is mixed up, files that are refused without the reason, and exported files of built-in
+networks that compute something else or have other weights.
 
 onnx_train_test.py BINARY
 
@@ -195,6 +196,38 @@ def compare(bench, label, network, data, file_of, limit, fields="", rest=REST):
     same = last.keys() == built_last.keys() and all(
         abs(a - b) <= 1e3 * limit for n in last for a, b in zip(sorted(last[n][1]), sorted(built_last[n][1]), strict=True))
     bench.expect(same, f"{label}: weights that differ from those of the network built in")
+    compare_export(bench, label, text, network)
+
+
+def compare_export(bench, label, text, network):
+    """The file of the network built in, beside the network that begins with the same weights."""
+    built, written = bench.folder / f"{label}-built", bench.folder / f"{label}-exported.onnx"
+    done = lockstep_run.run(bench.binary, ["export", built, "--format", "onnx", "--out", written], ranks=0)
+    bench.expect(done.returncode == 0, f"{label}: export: {done.stdout}{done.stderr}")
+    still = ("--max-steps", "1", "--set", "schedule.lr=1e-30")
+    wanted = bench.run(f"{label}-kept", text(network), *still, "--set", f"train.init_from={built / 'checkpoints'}")
+    found = bench.run(f"{label}-exported", text(f'onnx {{ file: "{written}" }}'), *still)
+    bench.expect(found and wanted and abs(found[0][1] - wanted[0][1]) <= 1e-6 * wanted[0][1], f"{label}: exported: {found}, {wanted}")
+    bench.expect(bench.weights(f"{label}-exported") == bench.weights(f"{label}-built"), f"{label}: other weights in the exported file")
+    compare_with_onnxruntime(bench, label, written)
+
+
+def compare_with_onnxruntime(bench, label, written):
+    """The file alone, in ONNX Runtime: the same outputs for any number of samples."""
+    try:
+        import numpy
+        import onnx
+        import onnxruntime
+    except ImportError:
+        print(f"{label}: onnxruntime is skipped, because numpy, onnx and onnxruntime are not installed")
+        return
+    onnx.checker.check_model(onnx.load(written), full_check=True)
+    session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0]
+    samples = numpy.random.default_rng(1).normal(size=[7, *given.shape[1:]]).astype(numpy.float32)
+    together = session.run(["output"], {given.name: samples})[0]
+    alone = numpy.concatenate([session.run(["output"], {given.name: sample[None]})[0] for sample in samples])
+    bench.expect(len(together) == 7 and numpy.abs(together - alone).max() < 1e-5, f"{label}: onnxruntime: {together} and {alone}")
 
 
 def refusals(bench):
