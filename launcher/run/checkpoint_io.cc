@@ -25,11 +25,15 @@ models::ModelIo io_of_run(const run::OpenedConfig& opened,
   if (opened.model->traits().input != config::ModelInput::kImages) return io;
   io.height = io.width = opened.config.data.image.size;
   if (io.height > 0) return io;
-  const data::DataSummary images =
-      data::open_data(opened.config.data, opened.model->traits(), opened.config.seed, false)
-          .summary;
-  io.height = images.height;
-  io.width = images.width;
+  // Of the evaluation data alone, if there are any.
+  for (const bool need_train : {false, true}) {
+    const data::DataSummary images =
+        data::open_data(opened.config.data, opened.model->traits(), opened.config.seed, need_train)
+            .summary;
+    io.height = images.height;
+    io.width = images.width;
+    if (io.height > 0) break;
+  }
   return io;
 }
 

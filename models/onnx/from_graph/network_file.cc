@@ -65,7 +65,8 @@ void write_network(const models::OpenedModel& model,
 void write_graph(const ProbedGraph& network,
                  const std::string& name,
                  const std::string& path,
-                 const TrainedElements& elements) {
+                 const TrainedElements& elements,
+                 uint64_t limit_bytes) {
   std::string bytes;
   std::map<std::string, Array> arrays;
   try {
@@ -81,7 +82,11 @@ void write_graph(const ProbedGraph& network,
   } catch (const ConfigError& error) {
     throw ConfigError("{}: {}", name, error.what());
   }
-  write_model({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()}, path, path, arrays);
+  write_model({reinterpret_cast<const std::byte*>(bytes.data()), bytes.size()},
+              path,
+              path,
+              arrays,
+              limit_bytes);
 }
 
 }  // namespace lockstep::onnx

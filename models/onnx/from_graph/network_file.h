@@ -4,6 +4,7 @@
 #include <string>
 
 #include "models/onnx/from_graph/graph_writer.h"
+#include "models/onnx/read/parse_file.h"
 #include "models/onnx/trained_file.h"
 #include "models/registry.h"
 
@@ -20,9 +21,11 @@ void write_network(const models::OpenedModel& model,
                    const TrainedElements& elements);
 
 // The same for a forward graph. `name` is that of the network, for the file and for error messages.
+// If the file would exceed `limit_bytes`, its elements go to PATH.data (write_file.h).
 void write_graph(const ProbedGraph& network,
                  const std::string& name,
                  const std::string& path,
-                 const TrainedElements& elements);
+                 const TrainedElements& elements,
+                 uint64_t limit_bytes = kLargestFile);
 
 }  // namespace lockstep::onnx

@@ -288,6 +288,24 @@ TEST_F(WrittenNetworks, InputsAndOutput) {
   EXPECT_EQ(file.values[static_cast<size_t>(file.outputs[0])].name, "output");
 }
 
+TEST_F(WrittenNetworks, LargeOnesHaveTheirWeightsInAFileOfTheirOwn) {
+  const models::ModelIo io = testing::small_mlp_io();
+  const auto model = models::open_model(testing::small_mlp());
+  const auto build = [&](int64_t samples) {
+    return model->build(io, samples, Purpose::kInference);
+  };
+  ProbedGraph network{build(2), build(3), 2, 3};
+  const Weights weights(network.graph);
+  OnnxConfig onnx;
+  onnx.file = new_path();
+  write_graph(network, "net", onnx.file, std::cref(weights), 3000);
+  EXPECT_LE(std::filesystem::file_size(onnx.file), 3000U);
+  EXPECT_GE(std::filesystem::file_size(onnx.file + ".data"), 18U * 24 * sizeof(float));
+  const Graph graph = build(5), again = models::open_model(onnx)->build(io, 5, Purpose::kInference);
+  const std::vector<double> input = drawn_input(graph[graph.inputs[graph::GraphIn::kInput]], 0, 0);
+  expect_near(outputs_of(again, input, nullptr), outputs_of(graph, input, &weights));
+}
+
 TEST_F(WrittenNetworks, AnOpWithoutARowIsRefusedByName) {
   const models::ModelIo io = testing::small_image_io();
   DitConfig dit;
