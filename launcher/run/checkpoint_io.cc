@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/checkpoint/format/file_layout.h"
 #include "runtime/data/dataset.h"
 
@@ -25,14 +26,19 @@ models::ModelIo io_of_run(const run::OpenedConfig& opened,
   if (opened.model->traits().input != config::ModelInput::kImages) return io;
   io.height = io.width = opened.config.data.image.size;
   if (io.height > 0) return io;
-  // Of the evaluation data alone, if there are any.
-  for (const bool need_train : {false, true}) {
-    const data::DataSummary images =
-        data::open_data(opened.config.data, opened.model->traits(), opened.config.seed, need_train)
-            .summary;
-    io.height = images.height;
-    io.width = images.width;
-    if (io.height > 0) break;
+  try {
+    // Of the evaluation data alone, if there are any.
+    for (const bool need_train : {false, true}) {
+      const data::DataSummary images =
+          data::open_data(
+              opened.config.data, opened.model->traits(), opened.config.seed, need_train)
+              .summary;
+      io.height = images.height;
+      io.width = images.width;
+      if (io.height > 0) break;
+    }
+  } catch (const DataError& error) {
+    throw DataError("the size of the images is known from the data alone: {}", error.what());
   }
   return io;
 }

@@ -211,11 +211,11 @@ def compare_export(bench, label, text, network):
         return
     bench.expect(abs(found[0][1] - wanted[0][1]) <= 1e-6 * wanted[0][1], f"{label}: exported: {found}, {wanted}")
     bench.expect(bench.weights(f"{label}-exported") == bench.weights(f"{label}-built"), f"{label}: other weights in the exported file")
-    compare_with_onnxruntime(bench, label, written)
+    compare_with_onnxruntime(bench, label, written, network)
 
 
-def compare_with_onnxruntime(bench, label, written):
-    """The file alone, in ONNX Runtime: the same outputs for any number of samples."""
+def compare_with_onnxruntime(bench, label, written, network):
+    """The file alone, in ONNX Runtime, beside `lockstep predict`."""
     try:
         import numpy
         import onnx
@@ -225,11 +225,21 @@ def compare_with_onnxruntime(bench, label, written):
         return
     onnx.checker.check_model(onnx.load(written), full_check=True)
     session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
-    given = session.get_inputs()[0]
-    samples = numpy.random.default_rng(1).normal(size=[7, *given.shape[1:]]).astype(numpy.float32)
-    together = session.run(["output"], {given.name: samples})[0]
-    alone = numpy.concatenate([session.run(["output"], {given.name: sample[None]})[0] for sample in samples])
-    bench.expect(len(together) == 7 and numpy.abs(together - alone).max() < 1e-5, f"{label}: onnxruntime: {together} and {alone}")
+    name, shape = session.get_inputs()[0].name, session.get_inputs()[0].shape
+    images = len(shape) == 4
+    draw = numpy.random.default_rng(1)
+    samples = draw.integers(0, 256, (7, *shape[2:], shape[1]), numpy.uint8) if images else draw.normal(size=(7, *shape[1:])).astype("f")
+    numpy.save(bench.folder / f"{label}-x.npy", samples)
+    numpy.save(bench.folder / f"{label}-y.npy", numpy.arange(7, dtype=numpy.int32) % 4)
+    files = " ".join(f'{part}_inputs: "{label}-x.npy" {part}_labels: "{label}-y.npy"' for part in ("train", "eval"))
+    config, out = bench.folder / f"{label}-predict.textproto", bench.folder / f"{label}-predict.safetensors"
+    config.write_text(f'model {{ {network} }}\ndata {{ dir: "{bench.folder}" npy {{ {files} }} }}\n{REST}')
+    done = lockstep_run.run(bench.binary, ["predict", config, "--checkpoint", bench.folder / f"{label}-built", "--out", out], ranks=0)
+    bench.expect(done.returncode == 0, f"{label}: predict: {done.stdout}{done.stderr}")
+    extents, values = safetensors(out)["output"]
+    given = ((samples / 255 - 0.5) / 0.5).transpose(0, 3, 1, 2).astype("f") if images else samples
+    found = session.run(["output"], {name: given})[0]
+    bench.expect(numpy.abs(found - numpy.reshape(values, extents)).max() <= 1e-5, f"{label}: onnxruntime: {found} and {values}")
 
 
 def refusals(bench):

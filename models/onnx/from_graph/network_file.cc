@@ -72,10 +72,12 @@ void write_graph(const ProbedGraph& network,
   try {
     GraphWriter writer(network, elements);
     for (const graph::Op& op : network.graph.ops) {
-      const OpRow* const row = row_of(op.kind);
       writer.begin(op);
-      if (row == nullptr) writer.refuse("this kind");
-      row->write(writer, op);
+      if (row_of(op.kind) == nullptr) writer.refuse("this kind of op");
+    }
+    for (const graph::Op& op : network.graph.ops) {
+      writer.begin(op);
+      row_of(op.kind)->write(writer, op);
     }
     writer.finish(name).SerializeToString(&bytes);
     arrays = writer.elements();
