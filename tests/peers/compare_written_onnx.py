@@ -20,26 +20,26 @@ import onnxruntime
 LIMIT = 1e-4
 TOKENS = 16
 SMALL = "layers: 2 heads: 4 width: 32 context: 16 vocabulary: 50"
-# Name: network, extents of a sample (none: tokens), further fields of the config.
+# Name: network, extents of a sample (none: tokens), further fields of the config, as of --set.
 CASES = {
     "mlp": ("mlp { hidden: [16, 8] activation: GELU_TANH dropout: 0.2 }", (7,), ""),
-    "mlp-average": ("mlp { hidden: [16] activation: SILU }", (7,), "train { ema_decay: 0.5 }"),
+    "mlp-average": ("mlp { hidden: [16] activation: SILU }", (7,), "train.ema_decay=0.5"),
     "mlp-images": ("mlp { hidden: [16] activation: GELU_ERF }", (28, 40, 1), ""),
     "lenet": ("lenet { activation: TANH pooling: AVERAGE }", (32, 32, 3), ""),
     "lenet-wide": ("lenet {}", (28, 40, 1), ""),
     "alexnet": ("alexnet { local_response_norm: true }", (70, 64, 3), ""),
     "vgg": ("vgg { depth: 11 batch_norm: true }", (32, 32, 3), ""),
-    "resnet20": ("resnet { depth: 20 shortcut: PADDED sync_batch_norm: true }", (32, 32, 3), "train { lanes: 2 }"),
+    "resnet20": ("resnet { depth: 20 shortcut: PADDED sync_batch_norm: true }", (32, 32, 3), "train.lanes=2"),
     "resnet18": ("resnet { depth: 18 stem: CIFAR }", (32, 32, 3), ""),
     "resnext": ("resnet { depth: 50 groups: 32 width_per_group: 4 }", (64, 64, 3), ""),
     "mobilenet": ("mobilenet_v2 {}", (70, 64, 3), ""),
     "vit": ("vit { layers: 2 heads: 2 width: 32 mlp_width: 48 patch: 8 }", (32, 40, 3), ""),
-    "vit-bf16": ("vit { layers: 2 heads: 2 width: 32 mlp_width: 48 patch: 8 }", (32, 32, 3), "execution { precision: BF16 }"),
+    "vit-bf16": ("vit { layers: 2 heads: 2 width: 32 mlp_width: 48 patch: 8 }", (32, 32, 3), "execution.precision=BF16"),
     "gpt": (f"gpt {{ {SMALL} dropout: 0.1 }}", None, ""),
     "gptj": (f"gpt {{ {SMALL} positions: ROTARY rotary_size: 4 parallel_block: true tied_head: false head_bias: true }}", None, ""),
     "llama": (f"llama {{ {SMALL} kv_heads: 2 mlp_width: 48 qk_norm: true sliding_window: 5 }}", None, ""),
-    "llama-dynamic": (f"llama {{ {SMALL} mlp_width: 48 rope_scaling: DYNAMIC rope_original_context: 8 rope_factor: 2 }}", None, ""),
-    "llama-lora": (f"llama {{ {SMALL} kv_heads: 2 mlp_width: 48 }}", None, "adapter { lora { rank: 4 match: '(q|v)_proj' } }"),
+    "llama-dynamic": (f"llama {{ {SMALL} kv_heads: 4 mlp_width: 48 rope_scaling: DYNAMIC rope_original_context: 8 rope_factor: 2 }}", None, ""),
+    "llama-lora": (f"llama {{ {SMALL} kv_heads: 2 mlp_width: 48 }}", None, "adapter.lora.rank=4 adapter.lora.match=(q|v)_proj"),
 }
 REST = """
 train { global_batch: 8 steps: 3 }
@@ -51,7 +51,7 @@ output { tensorboard: false }
 
 
 def lockstep(binary, *arguments):
-    done = subprocess.run([binary, *map(str, arguments), "--log-level", "error"], capture_output=True, text=True, check=False)
+    done = subprocess.run([binary, *map(str, arguments)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{arguments}: {done.stdout}{done.stderr}")
 
@@ -85,12 +85,13 @@ def outputs_of(path):
 def difference(binary, folder, network, extents, fields):
     data, given = write_data(folder, extents)
     config, run = folder / "run.textproto", folder / "run"
-    config.write_text(f'model {{ {network} }}\ndata {{ dir: "{folder}" {data} }}\n{REST}{fields}')
-    average = ["--average"] if "ema_decay" in fields else []
-    lockstep(binary, "train", config, "--run-dir", run)
+    config.write_text(f'model {{ {network} }}\ndata {{ dir: "{folder}" {data} }}\n{REST}')
+    fields = [part for field in fields.split() for part in ("--set", field)]
+    average = ["--average"] if "train.ema_decay=0.5" in fields else []
+    lockstep(binary, "train", config, "--run-dir", run, *fields)
     lockstep(binary, "export", run, "--format", "onnx", "--out", folder / "net.onnx", *average)
-    lockstep(binary, "predict", config, "--checkpoint", run, "--out", folder / "out.safetensors", "--set", "execution.precision=FP32",
-             *average, *(["--logits"] if extents is None else []))
+    lockstep(binary, "predict", config, "--checkpoint", run, "--out", folder / "out.safetensors", *fields,
+             "--set", "execution.precision=FP32", *average, *(["--logits"] if extents is None else []))
     onnx.checker.check_model(folder / "net.onnx", full_check=True)
     session = onnxruntime.InferenceSession(folder / "net.onnx", providers=["CPUExecutionProvider"])
     found = session.run(["output"], {x.name: given[x.name] for x in session.get_inputs()})[0]
