@@ -10,9 +10,11 @@
 #include "launcher/models/tensor_names.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/run/checkpoint_config.h"
+#include "launcher/run/checkpoint_io.h"
 #include "models/huggingface/folder.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/huggingface/peft.h"
+#include "models/onnx/from_graph/network_file.h"
 #include "models/onnx/trained_file.h"
 #include "models/registry.h"
 #include "runtime/base/file.h"
@@ -126,22 +128,30 @@ void write_hugging_face(const ExportOptions& options,
     fmt::print("{}: {} is that of {}\n", options.out, name, like);
 }
 
-// Writes the file that the run's network came from, with the learned weights.
+// Writes the file that the run's network came from, with the learned weights; or a file of the
+// network of a built-in family, with a LoRA merged into the weights.
 void write_onnx(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const checkpoint::CheckpointState& state,
-                const float* parameters) {
-  const RunConfig config = config_of_checkpoint(folder, state).config;
-  const auto* network = std::get_if<OnnxConfig>(&config.model);
-  if (network == nullptr)
-    throw ConfigError("--format onnx: the model is model.{}; allowed: model.onnx",
-                      config::name_of(config.model));
-  onnx::write_trained(*network, options.out, [&](const std::string& name) {
+                float* parameters) {
+  const run::OpenedConfig opened = config_of_checkpoint(folder, state);
+  const auto* network = std::get_if<OnnxConfig>(&opened.config.model);
+  const std::string name =
+      network != nullptr ? network->file : "model." + config::name_of(opened.config.model);
+  const auto elements_of = [&](const std::string& tensor) {
     for (const checkpoint::NamedSlice& slice : state.layout)
-      if (slice.name == name) return parameters + slice.offset;
-    throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), name, network->file);
-  });
-  fmt::print("{}: {} with the weights of {}\n", options.out, network->file, folder.string());
+      if (slice.name == tensor) return parameters + slice.offset;
+    throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), tensor, name);
+  };
+  if (network != nullptr) {
+    onnx::write_trained(*network, options.out, elements_of);
+  } else {
+    huggingface::merge_lora(opened.config, state.layout, parameters);
+    const models::ModelIo io = io_of_run(opened, state);
+    const auto model = models::reopen_model(opened.model, opened.model->resolved(io));
+    onnx::write_network(*model, io, options.out, elements_of);
+  }
+  fmt::print("{}: {} with the weights of {}\n", options.out, name, folder.string());
 }
 
 void export_weights(const ExportOptions& options) {
@@ -198,8 +208,8 @@ CommandSpec export_command() {
       "--format",
       &options->format,
       "A safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added "
-      "to the weights; a folder of the LoRA alone, as PEFT reads it; or the ONNX file that the "
-      "network came from, with its new weights",
+      "to the weights; a folder of the LoRA alone, as PEFT reads it; or an ONNX file: the one that "
+      "the network came from with its new weights, or a new one of a built-in family",
       {.show_default = true,
        .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
        .also = "hf=huggingface transformers=huggingface pytorch=safetensors pt=safetensors "

@@ -8,6 +8,7 @@
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/run/checkpoint_config.h"
+#include "launcher/run/checkpoint_io.h"
 #include "models/huggingface/lora_layers.h"
 #include "models/registry.h"
 #include "runtime/base/checksum.h"
@@ -16,7 +17,6 @@
 #include "runtime/base/text.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
-#include "runtime/checkpoint/format/file_layout.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/data/images/png.h"
@@ -72,13 +72,7 @@ SampledModel open_checkpoint(const SampleOptions& options, const exec::OpSet& op
         sampled.folder.string(),
         config::name_of(opened.config.model),
         models::sections_where(samples));
-  sampled.io = opened.model->io_of_weights(
-      [&](const std::string& name) -> std::optional<std::vector<int64_t>> {
-        for (const checkpoint::NamedSlice& slice : sampled.state.layout) {
-          if (slice.name == name) return checkpoint::file_extents(slice);
-        }
-        return std::nullopt;
-      });
+  sampled.io = io_of_weights(*opened.model, sampled.state);
   sampled.model = models::reopen_model(opened.model, opened.model->resolved(sampled.io));
   return sampled;
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Catches: a network from an ONNX file that computes something else than the same network built in
 (other bits in any loss or weight), other bits on two ranks or after a resume, parameters whose order
-of elements is mixed up, and files that are refused without the reason.
+of elements is mixed up, files that are refused without the reason, and exported files of built-in
+networks that compute something else or have other weights.
 
 onnx_train_test.py BINARY
 
@@ -195,6 +196,50 @@ def compare(bench, label, network, data, file_of, limit, fields="", rest=REST):
     same = last.keys() == built_last.keys() and all(
         abs(a - b) <= 1e3 * limit for n in last for a, b in zip(sorted(last[n][1]), sorted(built_last[n][1]), strict=True))
     bench.expect(same, f"{label}: weights that differ from those of the network built in")
+    compare_export(bench, label, text, network)
+
+
+def compare_export(bench, label, text, network):
+    """The file of the network built in, beside the network that begins with the same weights."""
+    built, written = bench.folder / f"{label}-built", bench.folder / f"{label}-exported.onnx"
+    done = lockstep_run.run(bench.binary, ["export", built, "--format", "onnx", "--out", written], ranks=0)
+    bench.expect(done.returncode == 0, f"{label}: export: {done.stdout}{done.stderr}")
+    still = ("--max-steps", "1", "--set", "schedule.lr=1e-30")
+    wanted = bench.run(f"{label}-kept", text(network), *still, "--set", f"train.init_from={bench.folder / f'{label}-built.safetensors'}")
+    found = bench.run(f"{label}-exported", text(f'onnx {{ file: "{written}" }}'), *still)
+    if found is None or wanted is None:
+        return
+    bench.expect(abs(found[0][1] - wanted[0][1]) <= 1e-6 * wanted[0][1], f"{label}: exported: {found}, {wanted}")
+    bench.expect(bench.weights(f"{label}-exported") == bench.weights(f"{label}-built"), f"{label}: other weights in the exported file")
+    compare_with_onnxruntime(bench, label, written, network)
+
+
+def compare_with_onnxruntime(bench, label, written, network):
+    """The file alone, in ONNX Runtime, beside `lockstep predict`."""
+    try:
+        import numpy
+        import onnx
+        import onnxruntime
+    except ImportError:
+        print(f"{label}: onnxruntime is skipped, because numpy, onnx and onnxruntime are not installed")
+        return
+    onnx.checker.check_model(onnx.load(written), full_check=True)
+    session = onnxruntime.InferenceSession(written, providers=["CPUExecutionProvider"])
+    name, shape = session.get_inputs()[0].name, session.get_inputs()[0].shape
+    images = len(shape) == 4
+    draw = numpy.random.default_rng(1)
+    samples = draw.integers(0, 256, (7, *shape[2:], shape[1]), numpy.uint8) if images else draw.normal(size=(7, *shape[1:])).astype("f")
+    numpy.save(bench.folder / f"{label}-x.npy", samples)
+    numpy.save(bench.folder / f"{label}-y.npy", numpy.arange(7, dtype=numpy.int32) % 4)
+    files = " ".join(f'{part}_inputs: "{label}-x.npy" {part}_labels: "{label}-y.npy"' for part in ("train", "eval"))
+    config, out = bench.folder / f"{label}-predict.textproto", bench.folder / f"{label}-predict.safetensors"
+    config.write_text(f'model {{ {network} }}\ndata {{ dir: "{bench.folder}" npy {{ {files} }} }}\n{REST}')
+    done = lockstep_run.run(bench.binary, ["predict", config, "--checkpoint", bench.folder / f"{label}-built", "--out", out], ranks=0)
+    bench.expect(done.returncode == 0, f"{label}: predict: {done.stdout}{done.stderr}")
+    extents, values = safetensors(out)["output"]
+    given = ((samples / 255 - 0.5) / 0.5).transpose(0, 3, 1, 2).astype("f") if images else samples
+    found = session.run(["output"], {name: given})[0]
+    bench.expect(numpy.abs(found - numpy.reshape(values, extents)).max() <= 1e-5, f"{label}: onnxruntime: {found} and {values}")
 
 
 def refusals(bench):

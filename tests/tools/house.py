@@ -73,6 +73,7 @@ WINGS = {
         "samples": ["nodes", "read"],
         "nodes": ["read"],
         "write": ["read"],
+        "from_graph": ["read", "write"],
         "read": [],
     },
     "runtime/cpu": {

@@ -25,7 +25,6 @@ std::vector<std::string> texts_of(const std::string& list) {
   return texts;
 }
 
-constexpr const char* kKind = "pkg.torch.export.graph_signature.InputSpec.kind";
 constexpr const char* kSignature = "pkg.torch.export.ExportedProgram.graph_signature";
 constexpr const char* kFoldedFrom = "pkg.onnxscript.optimizer.folded_from";
 constexpr const char* kRule = "pkg.onnxscript.rewriter.rule_name";
@@ -40,8 +39,9 @@ std::string text_of(const Message& message, std::string_view key) {
 }
 
 Declared declared_by(std::string_view kind) {
-  if (kind.starts_with("PARAMETER")) return Declared::kParameter;
-  if (kind.starts_with("BUFFER") || kind.starts_with("CONSTANT_TENSOR")) return Declared::kConstant;
+  if (kind.starts_with(kDeclaredParameter)) return Declared::kParameter;
+  if (kind.starts_with(kDeclaredConstant) || kind.starts_with("CONSTANT_TENSOR"))
+    return Declared::kConstant;
   return Declared::kNothing;
 }
 
@@ -126,7 +126,7 @@ void read_declarations(const schema::GraphProto& graph,
   std::map<std::string, std::vector<std::string>> folded;
   const auto read = [&](const auto& messages) {
     for (const auto& message : messages) {
-      const Declared kind = declared_by(text_of(message, kKind));
+      const Declared kind = declared_by(text_of(message, kDeclaredKind));
       if (kind != Declared::kNothing) kinds[message.name()] = kind;
       const std::string from = text_of(message, kFoldedFrom);
       if (!from.empty()) folded[message.name()] = texts_of(from);

@@ -10,6 +10,10 @@
 
 namespace lockstep::onnx {
 
+// The key of the metadata by which a value declares what it is, and two of its values.
+inline constexpr const char* kDeclaredKind = "pkg.torch.export.graph_signature.InputSpec.kind";
+inline constexpr const char *kDeclaredParameter = "PARAMETER", *kDeclaredConstant = "BUFFER";
+
 namespace schema {
 class GraphProto;
 class NodeProto;

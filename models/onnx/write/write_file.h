@@ -6,6 +6,7 @@
 
 #include "models/onnx/read/array.h"
 #include "models/onnx/read/parse_file.h"
+#include "models/onnx/read/wire.h"
 
 namespace lockstep::onnx {
 
@@ -19,5 +20,12 @@ void write_file(const std::string& source,
                 const std::string& target,
                 const std::map<std::string, Array>& replaced,
                 uint64_t limit_bytes = kLargestFile);
+
+// The same for a model in memory, whose external data are in the folder of `source`.
+void write_model(Bytes model,
+                 const std::string& source,
+                 const std::string& target,
+                 const std::map<std::string, Array>& replaced,
+                 uint64_t limit_bytes = kLargestFile);
 
 }  // namespace lockstep::onnx

@@ -37,11 +37,11 @@ TensorId append_rearrange(GraphBuilder& builder,
                           const std::string& name,
                           TensorId x,
                           const Shape& shape,
-                          const ViewAndInverse& views) {
+                          const RearrangeAttributes& attributes) {
   check_input(builder, name, x);
-  LOCKSTEP_CHECK(views.view.elements() == shape.elements());
+  LOCKSTEP_CHECK(attributes.views.view.elements() == shape.elements());
   const TensorId y = builder.tensor(name, shape, builder[x].dtype, Role::kActivation);
-  builder.append({OpKind::kRearrange, name, {x}, {y}, RearrangeAttributes{views}});
+  builder.append({OpKind::kRearrange, name, {x}, {y}, attributes});
   return y;
 }
 
@@ -49,9 +49,10 @@ TensorId append_view(GraphBuilder& builder,
                      const std::string& name,
                      TensorId x,
                      const Shape& shape,
-                     const ViewAndInverse& views) {
-  if (views.view.is_copy(builder.shape(x))) return append_reshape(builder, name, x, shape);
-  return append_rearrange(builder, name, x, shape, views);
+                     const RearrangeAttributes& attributes) {
+  if (attributes.views.view.is_copy(builder.shape(x)))
+    return append_reshape(builder, name, x, shape);
+  return append_rearrange(builder, name, x, shape, attributes);
 }
 
 void check_rank(const std::string& name, const Shape& x, size_t given) {
@@ -60,6 +61,10 @@ void check_rank(const std::string& name, const Shape& x, size_t given) {
                  name,
                  given,
                  to_string(x));
+}
+
+RearrangeAttributes view_of(const Shape& x, const std::vector<ViewAxis>& axes, float fill) {
+  return {make_view(x, axes, fill), axes};
 }
 
 ViewAxis repeated_axis(int64_t extent) {
@@ -75,7 +80,7 @@ TensorId ops::rearrange(GraphBuilder& builder,
                         float fill) {
   Shape shape;
   for (const ViewAxis& axis : axes) shape.append(axis.extent);
-  return append_rearrange(builder, name, x, shape, make_view(builder.shape(x), axes, fill));
+  return append_rearrange(builder, name, x, shape, view_of(builder.shape(x), axes, fill));
 }
 
 TensorId ops::select(
@@ -94,7 +99,7 @@ TensorId ops::select(
     if (d != axis) shape.append(x_shape[d]);
   }
   axes[static_cast<size_t>(axis)].start = index;
-  return append_rearrange(builder, name, x, shape, make_view(x_shape, axes, 0));
+  return append_rearrange(builder, name, x, shape, view_of(x_shape, axes, 0));
 }
 
 TensorId ops::transpose(GraphBuilder& builder,
@@ -110,7 +115,7 @@ TensorId ops::transpose(GraphBuilder& builder,
     axes.push_back(ViewAxis::first(source, x_shape[source]));
     shape.append(x_shape[source]);
   }
-  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+  return append_view(builder, name, x, shape, view_of(x_shape, axes, 0));
 }
 
 TensorId ops::reshape(GraphBuilder& builder,
@@ -152,7 +157,7 @@ TensorId ops::slice(GraphBuilder& builder,
     axis.move = steps[k];
     axes.push_back(axis);
   }
-  return append_view(builder, name, x, extents, make_view(x_shape, axes, 0));
+  return append_view(builder, name, x, extents, view_of(x_shape, axes, 0));
 }
 
 TensorId ops::expand(GraphBuilder& builder,
@@ -175,7 +180,7 @@ TensorId ops::expand(GraphBuilder& builder,
     if (source >= 0) axes.push_back(ViewAxis::first(source, extent));
     if (source < 0 && shape[d] == 1) axes.push_back(repeated_axis(1));
   }
-  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+  return append_view(builder, name, x, shape, view_of(x_shape, axes, 0));
 }
 
 TensorId ops::tile(GraphBuilder& builder,
@@ -193,7 +198,7 @@ TensorId ops::tile(GraphBuilder& builder,
     axes.push_back(ViewAxis::first(d, x_shape[d]));
     shape.append(times * x_shape[d]);
   }
-  return append_view(builder, name, x, shape, make_view(x_shape, axes, 0));
+  return append_view(builder, name, x, shape, view_of(x_shape, axes, 0));
 }
 
 TensorId ops::pad(GraphBuilder& builder,
@@ -220,7 +225,7 @@ TensorId ops::pad(GraphBuilder& builder,
     axes.push_back({d, extent, begin, end, begin - first, 1});
     shape.append(extent);
   }
-  return append_view(builder, name, x, shape, make_view(x_shape, axes, value));
+  return append_view(builder, name, x, shape, view_of(x_shape, axes, value));
 }
 
 TensorId ops::copy_parameter(GraphBuilder& builder, const std::string& name, TensorId parameter) {

@@ -23,6 +23,9 @@ enum class RearrangeBackwardOut : OutputIndex { kDX };
 
 struct RearrangeAttributes {
   ViewAndInverse views;
+  // Those that the view was made of, in order, for other programs; empty for a gradient. They may
+  // split a dimension of y.
+  std::vector<ViewAxis> axes = {};
 };
 struct RearrangeBackwardAttributes {
   View view;  // of d_x into d_y; the first term of each sum
