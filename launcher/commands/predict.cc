@@ -129,6 +129,14 @@ class Prediction {
     if (scores_) print_scores();
     if (options_.evaluation.report && !scores_)
       log_warn("--report: the data have no labels to compare with, so there is no report");
+    if (is_table(format_)) {
+      fmt::print("step {}: predictions for {} samples are in {}{}\n",
+                 number("step"),
+                 found_.samples,
+                 options_.out,
+                 bad);
+      return;
+    }
     fmt::print(
         "step {}: {} outputs of each of {}{} samples are in {}{}{}\n",
         number("step"),

@@ -80,12 +80,12 @@ TEST_F(PredictedRows, OfClasses) {
   EXPECT_EQ(text(PredictedKind::kClasses),
             "file,label,predicted,probability,no,yes\n"
             "\"a, \"\"b\"\".png\",yes,no,0.5,0.5,0.5\n"
-            "c.png,,yes,0.880797,0.11920292,0.880797\n");
+            "c.png,,yes,0.8807971,0.11920292,0.8807971\n");
   EXPECT_EQ(text(PredictedKind::kClasses, PredictionFormat::kJsonLines),
             "{\"file\":\"a, \\\"b\\\".png\",\"label\":\"yes\",\"predicted\":\"no\","
             "\"probability\":0.5,\"no\":0.5,\"yes\":0.5}\n"
             "{\"file\":\"c.png\",\"label\":null,\"predicted\":\"yes\","
-            "\"probability\":0.880797,\"no\":0.11920292,\"yes\":0.880797}\n");
+            "\"probability\":0.8807971,\"no\":0.11920292,\"yes\":0.8807971}\n");
   EXPECT_EQ(text(PredictedKind::kClasses, PredictionFormat::kTsv).substr(0, 40),
             "file\tlabel\tpredicted\tprobability\tno\tyes\n");
 }
@@ -97,7 +97,7 @@ TEST_F(PredictedRows, WithoutNamesAndLabels) {
   EXPECT_EQ(text(PredictedKind::kClasses),
             "row,line,predicted,probability,0,1\n"
             "0,2,0,0.5,0.5,0.5\n"
-            "1,5,1,0.880797,0.11920292,0.880797\n");
+            "1,5,1,0.8807971,0.11920292,0.8807971\n");
 }
 
 TEST_F(PredictedRows, ClassesNamedLikeColumnsStayApart) {
@@ -118,7 +118,7 @@ TEST_F(PredictedRows, OfOneAnswer) {
   names_ = {"ham", "spam"};
   EXPECT_EQ(text(PredictedKind::kYesNo),
             "row,label,predicted,probability,ham,spam\n"
-            "0,spam,spam,0.880797,0.11920292,0.880797\n"
+            "0,spam,spam,0.8807971,0.11920292,0.8807971\n"
             "1,0.25,ham,1,1,0\n");
 }
 
@@ -128,7 +128,7 @@ TEST_F(PredictedRows, OfSeveralAnswers) {
   names_ = {"cat", "dog"};
   EXPECT_EQ(text(PredictedKind::kSeveralYesNo),
             "row,label cat,label dog,cat,dog\n"
-            "0,1,0,0.880797,0.5\n"
+            "0,1,0,0.8807971,0.5\n"
             "1,,1,0.11920292,0.5\n");
 }
 
