@@ -46,6 +46,8 @@ bool has_format_ending(std::string_view path) {
                              [&](std::string_view ending) { return has_suffix(path, ending); });
 }
 
+}  // namespace
+
 void require_ending(const char* flag, const std::string& path, const FileEndings& endings) {
   bool others = false;
   std::string list;
@@ -61,8 +63,6 @@ void require_ending(const char* flag, const std::string& path, const FileEndings
   if (others) return;
   throw ConfigError("{}: value is '{}'; the name must end with {}", flag, path, list);
 }
-
-}  // namespace
 
 void require_result_path(const char* flag, const std::string& path, const FileEndings& endings) {
   const bool optional = std::string_view(flag) == "--json";

@@ -14,6 +14,9 @@ namespace lockstep::launcher {
 // ending stands for all names but those with the ending of another format.
 using FileEndings = std::vector<std::string_view>;
 
+// Rejects a path, given by `flag`, with another ending. Throws ConfigError.
+void require_ending(const char* flag, const std::string& path, const FileEndings& endings);
+
 // Rejects a path, given by `flag`, that could not be written, or whose name promises another format
 // than the command writes, before the work is done. For --json, "-" is the standard output: from
 // then on everything else that the command prints goes to standard error, so that the JSON stands

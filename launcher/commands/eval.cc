@@ -4,10 +4,12 @@
 #include <optional>
 #include <utility>
 
+#include "collectives/agree/agreement.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/run/evaluation.h"
 #include "launcher/run/summary.h"
+#include "launcher/run/task_report_text.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/log.h"
 #include "runtime/train/evaluation/evaluator.h"
@@ -19,9 +21,13 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   collectives::Communicator& communicator = session.communicator();
   init_log(options.common.log_level, communicator.rank(), communicator.size());
   EvaluatedConfig evaluated = read_evaluated_config(session, options, run::RunPurpose::kEvaluate);
+  collectives::run_on_all(communicator,
+                          [&] { check_report(options.report, evaluated.opened.model->traits()); });
   const EvaluationRun run(session, options, std::move(evaluated), run::RunPurpose::kEvaluate);
   const train::RunContext& context = run.context();
-  const train::Evaluation result = train::Evaluator(context, run.memory()).run();
+  train::Evaluator evaluator(context, run.memory());
+  if (options.report) evaluator.keep_report();
+  const train::Evaluation result = evaluator.run();
 
   Json json;
   const checkpoint::CheckpointState& state = run.state();
@@ -32,6 +38,8 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
   json["weights_hash"] = to_hex(state.weights_hash);
   const std::optional<int64_t> bad_records = count_bad_records(context);
   if (bad_records) json["bad_records"] = *bad_records;
+  const std::vector<std::string>& names = context.data.summary.class_names;
+  if (options.report) json["report"] = to_json(evaluator.report(), names);
   write_result(session.communicator(), options.common.json, json);
   if (communicator.rank() == 0) {
     fmt::print("step {}: evaluation loss {:.6f}{} on {} samples{}\n",
@@ -40,6 +48,7 @@ ExitCode evaluate(Session& session, const EvaluationOptions& options) {
                train::words_for(result, context.model),
                result.samples,
                words_for(bad_records));
+    if (options.report) fmt::print("{}", to_text(evaluator.report(), names));
   }
   return ExitCode::kOk;
 }

@@ -19,6 +19,7 @@
 #include "models/registry.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/base/names.h"
 #include "runtime/checkpoint/format/class_names.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/reader.h"
@@ -35,7 +36,7 @@ constexpr const char* kOnnx = "onnx";
 struct ExportOptions {
   std::string from;
   std::string out;
-  std::string format = kSafetensors;
+  std::string format;  // by the ending of `out` if empty
   std::string like;
   std::string dtype = "auto";
   std::string names = kOwnNames;
@@ -154,7 +155,16 @@ void write_onnx(const ExportOptions& options,
   fmt::print("{}: {} with the weights of {}\n", options.out, name, folder.string());
 }
 
-void export_weights(const ExportOptions& options) {
+// The format of a path without --format: that of its ending, or without one a folder.
+const char* format_by_ending(const std::string& out) {
+  if (has_suffix(out, ".onnx")) return kOnnx;
+  if (has_suffix(out, ".safetensors")) return kSafetensors;
+  if (!is_folder(out)) require_ending("--out", out, {".safetensors", ".onnx", ""});
+  return kHuggingFace;
+}
+
+void export_weights(ExportOptions options) {
+  if (options.format.empty()) options.format = format_by_ending(options.out);
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
   if (options.names != kOwnNames && options.format != kSafetensors)
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
@@ -202,16 +212,16 @@ CommandSpec export_command() {
               {.required = true, .also = "checkpoint ckpt run input i"});
   command.add("--out",
               &options->out,
-              "The safetensors file, or the folder, to write",
+              "The .safetensors or .onnx file, or the folder, to write",
               {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add(
       "--format",
       &options->format,
-      "A safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added "
-      "to the weights; a folder of the LoRA alone, as PEFT reads it; or an ONNX file: the one that "
-      "the network came from with its new weights, or a new one of a built-in family",
-      {.show_default = true,
-       .allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
+      "By default that of the ending of --out: .safetensors, .onnx, or for a folder huggingface. A "
+      "safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added to the "
+      "weights; a folder of the LoRA alone, as PEFT reads it; or an ONNX file: the one that the "
+      "network came from with its new weights, or a new one of a built-in family",
+      {.allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
        .also = "hf=huggingface transformers=huggingface pytorch=safetensors pt=safetensors "
                "torch=safetensors lora=peft"});
   command.add("--like",

@@ -1,4 +1,4 @@
-// lockstep predict CONFIG --checkpoint DIR --out FILE.safetensors
+// lockstep predict CONFIG --checkpoint DIR --out FILE.csv
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -11,11 +11,16 @@
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/run/evaluation.h"
+#include "launcher/run/predicted_rows.h"
 #include "launcher/run/summary.h"
+#include "launcher/run/task_report_text.h"
 #include "runtime/base/checksum.h"
 #include "runtime/base/file.h"
 #include "runtime/base/log.h"
+#include "runtime/checkpoint/format/class_names.h"
 #include "runtime/checkpoint/format/safetensors.h"
+#include "runtime/config/task.h"
+#include "runtime/train/evaluation/prediction_scores.h"
 #include "runtime/train/evaluation/predictor.h"
 #include "runtime/train/evaluation/token_losses.h"
 
@@ -28,9 +33,10 @@ struct PredictOptions {
   bool logits = false;  // for language models: also write the outputs
 };
 
-constexpr char kOutputTensor[] = "output";
+constexpr char kOutput[] = "output", kTokenLoss[] = "token_loss";  // tensors
 
-// Whether the model predicts tokens. Throws ConfigError if it does not, and --logits is given.
+// Whether the model predicts tokens. Throws ConfigError if --logits is given and it does not, or if
+// the file would be a table.
 bool predicts_tokens(const PredictOptions& options, const config::ModelTraits& model) {
   const bool of_tokens = model.input == config::ModelInput::kTokens &&
                          (model.text_task == config::TextTask::kNextToken ||
@@ -38,6 +44,9 @@ bool predicts_tokens(const PredictOptions& options, const config::ModelTraits& m
   if (options.logits && !of_tokens)
     throw ConfigError("--logits: allowed only with models that predict tokens; the model is {}",
                       model.section);
+  if (options.logits && is_table(prediction_format(options.out)))
+    throw ConfigError("--logits: allowed only with --out .npy or .safetensors; --out is '{}'",
+                      options.out);
   return of_tokens;
 }
 
@@ -50,10 +59,13 @@ class Outputs {
   }
   // Adds to the file's metadata.
   void tell(const std::string& name, const std::string& value) { metadata_[name] = value; }
-  void write(const std::string& path) const {
-    replace_file(path, [&](const std::filesystem::path& unfinished) {
-      checkpoint::write_safetensors(unfinished, tensors_, metadata_);
-    });
+  void write_all(const std::filesystem::path& path) const {
+    checkpoint::write_safetensors(path, tensors_, metadata_);
+  }
+  // Writes one tensor as .npy.
+  void write_array(const std::filesystem::path& path, const std::string& name) const {
+    const auto found = std::ranges::find(tensors_, name, &checkpoint::F32Tensor::name);
+    write_npy(path, found->shape, found->values);
   }
 
  private:
@@ -76,113 +88,203 @@ void add_names(const char* field,
   (*json)[field] = Json::parse(list);
 }
 
-// Computes the network's outputs for each sample or token, and adds them to the file on rank 0.
-void add_outputs(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  train::Predictor predictor(run.context(), run.memory());
-  std::vector<float> values = predictor.run();
-  const int64_t samples = predictor.samples(), columns = predictor.columns();
-  const int64_t tokens = predictor.tokens();
-  std::vector<int64_t> extents = {samples, columns};
-  if (tokens > 0) extents.insert(extents.begin() + 1, tokens);
-  if (root) outputs->add(kOutputTensor, extents, std::move(values));
-  (*json)["samples"] = samples;
-  if (tokens > 0) (*json)["tokens"] = tokens;
-  (*json)["outputs"] = columns;
-  if (!root) return;
-  add_names("classes", run.context().data.summary.class_names, outputs, json);
-  add_names("files", run.context().data.eval->files(), outputs, json);
-}
-
-// Adds the losses of a language model's tokens, samples and documents.
-void add_losses(const EvaluationRun& run, bool root, Outputs* outputs, Json* json) {
-  train::TokenLosses pass(run.context(), run.memory());
-  std::vector<float> losses = pass.run();
-  const int64_t samples = pass.samples(), tokens = pass.tokens();
-  (*json)["samples"] = samples;
-  (*json)["tokens"] = tokens;
-  if (!root) return;
-  const std::vector<train::DocumentLoss> documents = pass.by_document(losses);
-  std::vector<double> sums(static_cast<size_t>(samples)), counts(sums.size());
-  std::vector<float> rows;
-  double loss = 0, counted = 0;
-  for (const train::DocumentLoss& document : documents) {
-    const auto sample = static_cast<size_t>(document.sample);
-    sums[sample] += document.loss;
-    counts[sample] += static_cast<double>(document.counted);
-    loss += document.loss;
-    counted += static_cast<double>(document.counted);
-    for (const double value : {static_cast<double>(document.sample),
-                               static_cast<double>(document.document),
-                               static_cast<double>(document.counted),
-                               document.loss})
-      rows.push_back(static_cast<float>(value));
+// One prediction: what the file, the JSON and the terminal get. Values are on rank 0 only.
+class Prediction {
+ public:
+  // Collective.
+  Prediction(const PredictOptions& options, const EvaluationRun& run, bool root, bool of_tokens)
+      : options_(options),
+        run_(run),
+        data_(run.context().data),
+        root_(root),
+        of_tokens_(of_tokens),
+        format_(prediction_format(options.out)) {
+    outputs_.tell("lockstep_step", std::to_string(run.state().step));
+    json_["step"] = run.state().step;
+    if (of_tokens) add_losses();
+    if (!of_tokens || options.logits) add_outputs();
+    json_["weights_hash"] = to_hex(run.state().weights_hash);
   }
-  outputs->add("token_loss", {samples, tokens}, std::move(losses));
-  outputs->add("loss", {samples}, {sums.begin(), sums.end()});
-  outputs->add("counted", {samples}, {counts.begin(), counts.end()});
-  outputs->add("documents", {static_cast<int64_t>(documents.size()), 4}, std::move(rows));
-  (*json)["documents"] = documents.size();
-  (*json)["counted"] = counted;
-  (*json)["loss"] = loss / std::max(counted, 1.0);
-}
 
-// `bad`: text about bad records, or empty.
-void print_summary(const PredictOptions& options,
-                   bool of_tokens,
-                   const std::string& bad,
-                   const Json& json) {
-  const auto number = [&](const char* name) { return json[name].get<int64_t>(); };
-  if (of_tokens) {
+  Json& json() { return json_; }
+
+  // Writes the file, whole or not at all.
+  void write() const {
+    replace_file(options_.out, [&](const std::filesystem::path& unfinished) {
+      if (format_ == PredictionFormat::kSafetensors)
+        outputs_.write_all(unfinished);
+      else if (format_ == PredictionFormat::kNpy)
+        outputs_.write_array(unfinished, options_.logits || !of_tokens_ ? kOutput : kTokenLoss);
+      else if (of_tokens_)
+        write_table(documents_, unfinished, format_);
+      else
+        write_table(
+            {found_, *data_.eval, kind(), names_, data_.summary.target_name}, unfinished, format_);
+    });
+  }
+
+  // `bad`: text about bad records, or empty.
+  void print(const std::string& bad) const {
+    if (of_tokens_) return print_losses(bad);
+    if (scores_) print_scores();
+    if (options_.evaluation.report && !scores_)
+      log_warn("--report: the data have no labels to compare with, so there is no report");
+    if (is_table(format_)) {
+      fmt::print("step {}: predictions for {} samples are in {}{}\n",
+                 number("step"),
+                 found_.samples,
+                 options_.out,
+                 bad);
+      return;
+    }
+    fmt::print(
+        "step {}: {} outputs of each of {}{} samples are in {}{}{}\n",
+        number("step"),
+        number("outputs"),
+        found_.tokens > 0 ? fmt::format("{} tokens of each of ", found_.tokens) : "",
+        found_.samples,
+        options_.out,
+        format_ == PredictionFormat::kSafetensors ? fmt::format(", tensor '{}'", kOutput) : "",
+        bad);
+  }
+
+ private:
+  // The network's outputs for each sample or token, and the metrics if there are targets.
+  void add_outputs() {
+    train::Predictor predictor(run_.context(), run_.memory(), /*with_targets=*/!of_tokens_);
+    found_ = predictor.run();
+    json_["samples"] = found_.samples;
+    if (found_.tokens > 0) json_["tokens"] = found_.tokens;
+    json_["outputs"] = found_.columns;
+    if (!root_) return;
+    names_ = data_.summary.class_names;
+    if (names_.empty())
+      names_ = checkpoint::kept_class_names(run_.state(), options_.evaluation.checkpoint);
+    add_names("classes", names_, &outputs_, &json_);
+    add_names("files", data_.eval->files(), &outputs_, &json_);
+    add_scores();
+    if (is_table(format_)) return;
+    std::vector<int64_t> extents = {found_.samples, found_.columns};
+    if (found_.tokens > 0) extents.insert(extents.begin() + 1, found_.tokens);
+    outputs_.add(kOutput, extents, std::move(found_.outputs));
+  }
+
+  void add_scores() {
+    scores_ = train::score_predictions(run_.context().model,
+                                       run_.context().config.train.class_weights,
+                                       data_.summary.target_std,
+                                       found_);
+    if (!scores_) return;
+    json_["labelled"] = scores_->evaluation.samples;
+    train::each_metric(scores_->evaluation,
+                       run_.context().model,
+                       [&](const std::string& name, double value) { json_[name] = value; });
+    if (options_.evaluation.report) json_["report"] = to_json(scores_->report, names_);
+  }
+
+  // The losses of a language model's tokens, samples and documents.
+  void add_losses() {
+    train::TokenLosses pass(run_.context(), run_.memory());
+    std::vector<float> losses = pass.run();
+    const int64_t samples = pass.samples(), tokens = pass.tokens();
+    json_["samples"] = samples;
+    json_["tokens"] = tokens;
+    if (!root_) return;
+    documents_ = pass.by_document(losses);
+    std::vector<double> sums(static_cast<size_t>(samples)), counts(sums.size());
+    std::vector<float> rows;
+    double loss = 0, counted = 0;
+    for (const train::DocumentLoss& document : documents_) {
+      const auto sample = static_cast<size_t>(document.sample);
+      sums[sample] += document.loss;
+      counts[sample] += static_cast<double>(document.counted);
+      loss += document.loss;
+      counted += static_cast<double>(document.counted);
+      for (const double value : {static_cast<double>(document.sample),
+                                 static_cast<double>(document.document),
+                                 static_cast<double>(document.counted),
+                                 document.loss})
+        rows.push_back(static_cast<float>(value));
+    }
+    outputs_.add(kTokenLoss, {samples, tokens}, std::move(losses));
+    outputs_.add("loss", {samples}, {sums.begin(), sums.end()});
+    outputs_.add("counted", {samples}, {counts.begin(), counts.end()});
+    outputs_.add("documents", {static_cast<int64_t>(documents_.size()), 4}, std::move(rows));
+    json_["documents"] = documents_.size();
+    json_["counted"] = counted;
+    json_["loss"] = loss / std::max(counted, 1.0);
+  }
+
+  PredictedKind kind() const {
+    const config::ModelTraits& model = run_.context().model;
+    if (!config::predicts_classes_or_values(model) || model.loss == Loss::kMeanSquaredError)
+      return PredictedKind::kValues;
+    if (model.loss == Loss::kSoftmaxCrossEntropy) return PredictedKind::kClasses;
+    return found_.columns == 1 ? PredictedKind::kYesNo : PredictedKind::kSeveralYesNo;
+  }
+
+  int64_t number(const char* name) const { return json_[name].get<int64_t>(); }
+
+  void print_scores() const {
+    const train::Evaluation& evaluation = scores_->evaluation;
+    const bool all = found_.tokens == 0 && evaluation.samples == found_.samples;
+    fmt::print("step {}: evaluation loss {:.6f}{} on {} {}{}\n",
+               number("step"),
+               evaluation.loss,
+               train::words_for(evaluation, run_.context().model),
+               evaluation.samples,
+               all ? "" : "labelled ",
+               found_.tokens > 0 ? "tokens" : "samples");
+    if (options_.evaluation.report) fmt::print("{}", to_text(scores_->report, names_));
+  }
+
+  void print_losses(const std::string& bad) const {
     fmt::print(
         "step {}: {} documents in {} samples, loss {:.4f} of {} tokens that count; in {}{}\n",
         number("step"),
         number("documents"),
         number("samples"),
-        json["loss"].get<double>(),
+        json_["loss"].get<double>(),
         number("counted"),
-        options.out,
-        bad);
-  } else {
-    fmt::print(
-        "step {}: {} outputs of each of {}{} samples are in {}, tensor '{}'{}\n",
-        number("step"),
-        number("outputs"),
-        json.contains("tokens") ? fmt::format("{} tokens of each of ", number("tokens")) : "",
-        number("samples"),
-        options.out,
-        kOutputTensor,
+        options_.out,
         bad);
   }
-}
+
+  const PredictOptions& options_;
+  const EvaluationRun& run_;
+  const data::OpenedData& data_;
+  bool root_, of_tokens_;
+  PredictionFormat format_;
+  Outputs outputs_;
+  Json json_;
+  train::Predictions found_;
+  std::vector<std::string> names_;  // of classes
+  std::optional<train::PredictionScores> scores_;
+  std::vector<train::DocumentLoss> documents_;
+};
 
 ExitCode predict(Session& session, const PredictOptions& options) {
   collectives::Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
   collectives::run_on_all(communicator,
-                          [&] { require_result_path("--out", options.out, {".safetensors"}); });
+                          [&] { require_result_path("--out", options.out, prediction_endings()); });
   EvaluatedConfig evaluated =
       read_evaluated_config(session, options.evaluation, run::RunPurpose::kPredict);
   bool of_tokens = false;
   collectives::run_on_all(communicator, [&] {
     of_tokens = predicts_tokens(options, evaluated.opened.model->traits());
+    check_report(options.evaluation.report, evaluated.opened.model->traits());
   });
   const EvaluationRun run(
       session, options.evaluation, std::move(evaluated), run::RunPurpose::kPredict);
   const bool root = communicator.rank() == 0;
-  const checkpoint::CheckpointState& state = run.state();
-  Outputs outputs;
-  outputs.tell("lockstep_step", std::to_string(state.step));
-  Json json;
-  json["step"] = state.step;
-  if (of_tokens) add_losses(run, root, &outputs, &json);
-  if (!of_tokens || options.logits) add_outputs(run, root, &outputs, &json);
-  collectives::run_on_root(communicator, [&] { outputs.write(options.out); });
-  json["weights_hash"] = to_hex(state.weights_hash);
+  Prediction prediction(options, run, root, of_tokens);
+  collectives::run_on_root(communicator, [&] { prediction.write(); });
   const std::optional<int64_t> bad_records = count_bad_records(run.context());
-  if (bad_records) json["bad_records"] = *bad_records;
-  write_result(session.communicator(), common.json, json);
-  if (root) print_summary(options, of_tokens, words_for(bad_records), json);
+  if (bad_records) prediction.json()["bad_records"] = *bad_records;
+  write_result(session.communicator(), common.json, prediction.json());
+  if (root) prediction.print(words_for(bad_records));
   return ExitCode::kOk;
 }
 
@@ -193,25 +295,30 @@ CommandSpec predict_command() {
   CommandSpec command{
       .name = "predict",
       .help =
-          "Write a network's outputs for each sample of the evaluation set, or "
+          "Write a network's predictions for each sample of the evaluation set, or "
           "of other data, as with --set data.labelled_text.eval=FILE. Texts and images in folders "
-          "need no labels, tables no target",
+          "need no labels, tables no target; if they are there, print the metrics",
       .also = "infer inference prediction"};
   add_evaluation_options(command, options->evaluation);
   command.add(
       "--out",
       &options->out,
-      "The safetensors file to write: tensor 'output' (samples, outputs) f32, in the set's "
-      "order, before softmax or sigmoid; for models that classify "
-      "tokens (samples, tokens, outputs), with zeros for padding. If the data name classes, the "
-      "names are a JSON list in the metadata, 'classes'; for images that are files, or members of "
-      "tar files, 'files' is the list of the rows' names. For language models the losses: tensors "
+      "The file to write, in the format of its ending, with rows in the set's order. "
+      ".csv, .tsv, .jsonl: a row for each sample with 'file' or 'row', 'label' if the data have "
+      "it, 'predicted', 'probability' and the probability of each class, or with the value; for "
+      "classes of tokens a row for each word or token; for language models one for each document, "
+      "with its loss. "
+      ".npy: the outputs before softmax or sigmoid, (samples, outputs) or (samples, tokens, "
+      "outputs) f32, with zeros for padding; for language models the losses (samples, tokens). "
+      ".safetensors: the same as tensor 'output', and in the metadata the JSON lists 'classes', if "
+      "the data name them, and 'files', if samples are files; for language models tensors "
       "'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums and how many "
       "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss",
       {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add("--logits",
               &options->logits,
-              "For language models: also write tensor 'output' (samples, tokens, vocabulary)");
+              "For language models: also write tensor 'output' (samples, tokens, vocabulary); as "
+              ".npy instead of the losses");
   command.run = [options](Session& session) { return predict(session, *options); };
   return command;
 }

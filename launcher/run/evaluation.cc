@@ -29,6 +29,11 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
   command.add("--average",
               &options.average,
               "Use the checkpoint's average of the weights (train.ema_decay)");
+  command.add("--report",
+              &options.report,
+              "Also print precision, recall and F1 of each class and the confusion matrix, or for "
+              "values the mean absolute error, root mean squared error and R squared; with --json "
+              "they are in 'report'");
 }
 
 namespace {

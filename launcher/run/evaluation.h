@@ -14,9 +14,10 @@ struct EvaluationOptions {
   CommonOptions common;
   std::string checkpoint;
   bool average = false;  // use the moving average of the weights
+  bool report = false;   // print the task's metrics in detail
 };
 
-// Adds the shared flags, --checkpoint and --average to a command.
+// Adds the shared flags, --checkpoint, --average and --report to a command.
 void add_evaluation_options(CommandSpec& command, EvaluationOptions& options);
 
 // A config whose precision is chosen, and the device.

@@ -12,13 +12,16 @@ enum class Task {
   kValues
 };
 
+// Whether the model predicts classes or values: not tokens, images or nothing.
+inline bool predicts_classes_or_values(const ModelTraits& model) {
+  const bool of_text = model.text_task == TextTask::kSequenceClass ||
+                       model.text_task == TextTask::kSequenceValues ||
+                       model.text_task == TextTask::kTokenClasses;
+  return !model.diffusion && (model.input != ModelInput::kTokens || of_text);
+}
+
 inline Task task_of(const ModelTraits& model) {
-  if (model.diffusion) return Task::kOther;
-  const bool of_text = model.input == ModelInput::kTokens;
-  const bool classifies_text = model.text_task == TextTask::kSequenceClass ||
-                               model.text_task == TextTask::kSequenceValues ||
-                               model.text_task == TextTask::kTokenClasses;
-  if (of_text && !classifies_text) return Task::kOther;
+  if (!predicts_classes_or_values(model)) return Task::kOther;
   if (model.loss == Loss::kMeanSquaredError) return Task::kValues;
   if (model.loss == Loss::kSoftmaxCrossEntropy) return Task::kClasses;
   // Several yes-or-no answers have no single F1.

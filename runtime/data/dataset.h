@@ -37,6 +37,12 @@ struct SampleKey {
 // Dataset::checksum() reads about this many bytes of a larger data set.
 inline constexpr int64_t kMaxHashedBytes = int64_t{1} << 29;
 
+// A word of a sample, and the first of its tokens.
+struct SampleWord {
+  int64_t token = 0;
+  std::string text;
+};
+
 // Immutable once opened; read() may be called from several threads at once.
 class Dataset {
  public:
@@ -60,6 +66,11 @@ class Dataset {
   // The file name of each sample within the data folder or tar file, in stored order. Empty if
   // samples are not files of their own.
   virtual std::vector<std::string> files() const { return {}; }
+  // The line of its source file on which each sample begins, from 1, in stored order. Empty if
+  // samples are not lines of a file, or if lines were not kept.
+  virtual std::vector<int64_t> lines() const { return {}; }
+  // The words of a sample that has a class for each word, if they were kept; see open_inputs().
+  virtual std::vector<SampleWord> words(int64_t /*index*/) const { return {}; }
   // A stored sample in messages: "sample 331 of x.npy", "line 12 of train.csv".
   virtual std::string name_of(int64_t index) const;
   // How the data set should be shuffled.
@@ -95,6 +106,8 @@ class WrappedDataset : public Dataset {
   int32_t label(int64_t index) const override { return dataset_->label(index); }
   LabelCounts label_counts() const override { return dataset_->label_counts(); }
   std::vector<std::string> files() const override { return dataset_->files(); }
+  std::vector<int64_t> lines() const override { return dataset_->lines(); }
+  std::vector<SampleWord> words(int64_t index) const override { return dataset_->words(index); }
   std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
   SampleOrder order() const override { return dataset_->order(); }
   bool is_expensive() const override { return dataset_->is_expensive(); }
@@ -112,6 +125,7 @@ struct DataSummary {
   // names of 0 and of 1.
   std::vector<std::string> class_names;
   int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
+  std::string target_name;     // of the file's column of value targets, if it has a name
   int64_t vocabulary = 0;      // of the input, for texts whose targets are not tokens; otherwise 0
   int64_t train_samples = 0;   // 0 if the training set was not opened
   int64_t eval_samples = 0;    // 0 without an evaluation set

@@ -45,7 +45,8 @@ class DataFormat {
   virtual OpenedSource open(const config::ModelTraits& model,
                             uint64_t seed,
                             bool need_train) const = 0;
-  // The same without training data and without a need for targets: files may lack labels.
+  // The same without training data and without a need for targets: files may lack labels. A target
+  // that is not there, or is none of the classes, is -1 (classes) or NaN (values).
   virtual OpenedSource open_inputs(const config::ModelTraits& model, uint64_t seed) const {
     return open(model, seed, /*need_train=*/false);
   }
@@ -68,8 +69,8 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Conf
 // The format of a data section, which it borrows.
 std::unique_ptr<const DataFormat> format_of(const DataConfig& data);
 
-// Like open_data() for the evaluation set only, to compute outputs without a loss: targets are not
-// read, and text files need no labels.
+// Like open_data() for the evaluation set only, to compute outputs without a loss: files need no
+// targets. Those that are there are read; see DataFormat::open_inputs().
 OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed);
 
 // The data sections that fit the model, for messages: "data.text, data.tokens or data.synthetic".

@@ -205,6 +205,10 @@ std::vector<std::byte> gunzip(std::span<const std::byte> compressed,
   return output;
 }
 
+bool is_source_file(const std::string& dir, const std::string& path) {
+  return is_file(std::filesystem::path(dir) / path);
+}
+
 SourceFile::SourceFile(const std::string& dir,
                        const std::string& path,
                        const std::string& field,

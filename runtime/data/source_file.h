@@ -17,6 +17,9 @@ namespace lockstep::data {
 // Whether `bytes` begins with the gzip magic bytes.
 bool is_gzip(std::span<const std::byte> bytes);
 
+// Whether there is a file of that name; see SourceFile.
+bool is_source_file(const std::string& dir, const std::string& path);
+
 bool only_zeros(std::span<const std::byte> bytes);
 
 // Throws DataError if a file of text is in fact of another format, such as Parquet or zip. The

@@ -155,45 +155,58 @@ size_t ValueMetrics::scratch_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * (sizeof(Numbered) + 2 * sizeof(uint32_t));
 }
 
-TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
-  double absolute = 0, r_squared = 0, pearson = 0, rank_correlation = 0;
+ValueScores ValueMetrics::of_column(const Samples& samples, int64_t number, std::byte* scratch) {
   const auto rows = static_cast<double>(samples.rows);
+  const Column column = {samples, number};
+  double mean_x = 0, mean_t = 0, absolute_error = 0, squared = 0;
+  bool not_a_number = false, x_differs = false, t_differs = false;
+  for (int64_t i = 0; i < samples.rows; ++i) {
+    const double x = column.scaled(column.prediction(i)), t = column.scaled(column.target(i));
+    mean_x += x;
+    mean_t += t;
+    absolute_error += std::abs(x - t);
+    squared += (x - t) * (x - t);
+    not_a_number |= std::isnan(x) || std::isnan(t);
+    x_differs |= column.prediction(i) != column.prediction(0);
+    t_differs |= column.target(i) != column.target(0);
+  }
+  mean_x /= rows;
+  mean_t /= rows;
+  Correlation correlation;
+  for (int64_t i = 0; i < samples.rows; ++i)
+    correlation.add(column.scaled(column.prediction(i)) - mean_x,
+                    column.scaled(column.target(i)) - mean_t);
+  // The mean may be rounded, and then equal values would differ from it.
+  if (!x_differs) correlation.xx = 0;
+  if (!t_differs) correlation.tt = 0;
+  return {
+      .mean_absolute_error = absolute_error / rows,
+      .root_mean_squared_error = std::sqrt(squared / rows),
+      .r_squared = correlation.tt > 0 ? 1 - squared / correlation.tt
+                   : squared == 0     ? 1.0
+                                      : 0.0,
+      .pearson = correlation.value(),
+      // NaN has no order to sort by.
+      .spearman =
+          not_a_number ? std::numeric_limits<double>::quiet_NaN() : spearman(column, scratch),
+  };
+}
+
+TaskMetrics ValueMetrics::of(const Samples& samples, std::byte* scratch) {
+  ValueScores sum;
   for (int64_t c = 0; c < samples.columns; ++c) {
-    const Column column = {samples, c};
-    double mean_x = 0, mean_t = 0, absolute_error = 0, squared = 0;
-    bool not_a_number = false, x_differs = false, t_differs = false;
-    for (int64_t i = 0; i < samples.rows; ++i) {
-      const double x = column.scaled(column.prediction(i)), t = column.scaled(column.target(i));
-      mean_x += x;
-      mean_t += t;
-      absolute_error += std::abs(x - t);
-      squared += (x - t) * (x - t);
-      not_a_number |= std::isnan(x) || std::isnan(t);
-      x_differs |= column.prediction(i) != column.prediction(0);
-      t_differs |= column.target(i) != column.target(0);
-    }
-    mean_x /= rows;
-    mean_t /= rows;
-    Correlation correlation;
-    for (int64_t i = 0; i < samples.rows; ++i)
-      correlation.add(column.scaled(column.prediction(i)) - mean_x,
-                      column.scaled(column.target(i)) - mean_t);
-    // The mean may be rounded, and then equal values would differ from it.
-    if (!x_differs) correlation.xx = 0;
-    if (!t_differs) correlation.tt = 0;
-    absolute += absolute_error / rows;
-    r_squared += correlation.tt > 0 ? 1 - squared / correlation.tt : squared == 0 ? 1 : 0;
-    pearson += correlation.value();
-    // NaN has no order to sort by.
-    rank_correlation +=
-        not_a_number ? std::numeric_limits<double>::quiet_NaN() : spearman(column, scratch);
+    const ValueScores column = of_column(samples, c, scratch);
+    sum.mean_absolute_error += column.mean_absolute_error;
+    sum.r_squared += column.r_squared;
+    sum.pearson += column.pearson;
+    sum.spearman += column.spearman;
   }
   const auto columns = static_cast<double>(samples.columns);
   TaskMetrics metrics;
-  metrics[kMeanAbsoluteError] = absolute / columns;
-  metrics[kRSquared] = r_squared / columns;
-  metrics[kPearson] = pearson / columns;
-  metrics[kSpearman] = rank_correlation / columns;
+  metrics[kMeanAbsoluteError] = sum.mean_absolute_error / columns;
+  metrics[kRSquared] = sum.r_squared / columns;
+  metrics[kPearson] = sum.pearson / columns;
+  metrics[kSpearman] = sum.spearman / columns;
   return metrics;
 }
 

@@ -9,6 +9,8 @@
 #include <span>
 #include <string>
 
+#include "runtime/metrics/task_report.h"
+
 namespace lockstep::metrics {
 
 // In the order of EvalConfig::Metric, starting at F1.
@@ -47,11 +49,11 @@ class ClassCounts {
   explicit ClassCounts(std::span<Counts> counts) : counts_(counts) { clear(); }
 
   void clear();
-  void add(int64_t predicted, int64_t target) {
-    ++at(predicted).predicted;
-    ++at(target).wanted;
-    if (predicted == target) ++at(target).right;
-    ++total_;
+  void add(int64_t predicted, int64_t target, int64_t times = 1) {
+    at(predicted).predicted += times;
+    at(target).wanted += times;
+    if (predicted == target) at(target).right += times;
+    total_ += times;
   }
 
   int64_t total() const { return total_; }
@@ -87,6 +89,7 @@ double area_under_roc(std::span<ScoredClass> samples);
 // Metrics of predicted values. Samples are rows of several columns; each metric is the mean over
 // the columns.
 //   mean absolute error  mean |x - t|
+//   root mean squared error  sqrt(mean (x - t)^2); not among the TaskMetrics
 //   R squared            1 - sum (t - x)^2 / sum (t - mean t)^2; if all t are equal, 1 if all x are
 //                        right, otherwise 0
 //   Pearson, Spearman    correlation of values, or of ranks (equal values share their mean rank); 0
@@ -105,6 +108,8 @@ class ValueMetrics {
     std::span<const double> scale = {}, shift = {};
   };
   static TaskMetrics of(const Samples& samples, std::byte* scratch);
+  // Those of one column.
+  static ValueScores of_column(const Samples& samples, int64_t column, std::byte* scratch);
 };
 
 }  // namespace lockstep::metrics

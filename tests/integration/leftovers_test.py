@@ -93,9 +93,11 @@ def names_of_outputs(bench):
     predict = ["predict", bench.config("run", source), "--data", bench.folder, "--checkpoint", "run"]
     images = ["data", "pack", "clean"]
     for allowed, arguments in (
-        (".safetensors", [*predict, "--out", "x.csv"]), (".safetensors", [*predict, "--out", "x"]),
+        (".csv or .tsv or .jsonl or .npy or .safetensors", [*predict, "--out", "x.parquet"]),
+        (".safetensors", [*predict, "--out", "x"]),
         ("give a value", [*predict, "--out", ""]),
-        (".safetensors", ["export", "run", "--out", "x.bin"]),
+        (".safetensors or .onnx", ["export", "run", "--out", "x.bin"]),
+        ("model.onnx", ["export", "run", "--out", "x.onnx"]),
         (".onnx", ["export", "run", "--format", "onnx", "--out", "x.safetensors"]),
         ("a folder is written",
          ["export", "run", "--format", "huggingface", "--out", "x.safetensors"]),

@@ -9,6 +9,7 @@ task_metrics_test.py BINARY
 The metrics are computed again by plain loops over what `predict` writes; where scikit-learn and
 scipy are installed, by them too.
 """
+import csv
 import json
 import math
 import pathlib
@@ -200,6 +201,62 @@ def metrics_of_tasks(bench):
         agrees(bench, name, expected, alone)
         agrees(bench, f"{name}, by the libraries",
                by_libraries(targets, predicted, scores, target == "value"), alone)
+        table_of_predictions(bench, config, name, target, sets, alone)
+
+
+def report_by_loops(labels, predicted):
+    classes = sorted({*labels, *predicted})
+    rows = []
+    for c in classes:
+        right = sum(t == p == c for t, p in zip(labels, predicted))
+        rows.append({"class": c, "support": labels.count(c),
+                     "precision": right / max(predicted.count(c), 1),
+                     "recall": right / max(labels.count(c), 1),
+                     "f1": 2 * right / (labels.count(c) + predicted.count(c))})
+    pairs = {}
+    for pair in zip(labels, predicted):
+        pairs[pair] = pairs.get(pair, 0) + 1
+    return rows, pairs
+
+
+def table_of_predictions(bench, config, name, target, sets, evaluated):
+    """A table's labels are the file's, its predictions have the metrics of `eval`, and both commands
+    make the same report, which is that of the table's rows."""
+    out = bench.folder / "predicted.csv"
+    found, text = bench.command("predict", config, name, "--out", out, "--report", sets=sets)
+    judged, judged_text = bench.command("eval", config, name, "--report", ranks=2, sets=sets)
+    agrees(bench, f"{name}, predict", {k: v for k, v in evaluated.items() if k.startswith("eval_")},
+           found)
+    bench.expect(found["labelled"] == len(bench.rows), f"{name}: all labels are found")
+    with out.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    report = found["report"]
+    if target == "value":
+        labels, predicted = ([float(row[column]) for row in rows] for column in ("label", "value"))
+        bench.expect(all(abs(a - float(b["value"])) < 1e-3 for a, b in zip(labels, bench.rows)),
+                     f"{name}: the values are those of the file")
+        errors = [t - p for t, p in zip(labels, predicted)]
+        agrees(bench, f"{name}, report", {"root_mean_squared_error": math.sqrt(mean([e * e for e in errors])),
+                                          "mean_absolute_error": mean([abs(e) for e in errors])},
+               report["outputs"][0])
+        agrees(bench, f"{name}, eval's report", report["outputs"][0], judged["report"]["outputs"][0])
+        return
+    labels, predicted = ([row[column] for row in rows] for column in ("label", "predicted"))
+    bench.expect(labels == [row[target] for row in bench.rows], f"{name}: the labels are the file's")
+    bench.expect(report == judged["report"], f"{name}: predict and eval make the same report")
+    wanted, pairs = report_by_loops(labels, predicted)
+    for mine, one in zip(report["classes"], wanted, strict=True):
+        bench.expect(mine["class"] == one["class"], f"{name}: a row for {one['class']}")
+        agrees(bench, f"{name}, {one['class']}", {k: one[k] for k in one if k != "class"}, mine)
+    cells = {(cell["label"], cell["predicted"]): cell["count"] for cell in report["confusion"]}
+    bench.expect(cells == pairs, f"{name}: the confusion matrix is {cells}, and by the rows {pairs}")
+    agrees(bench, f"{name}, mean", {"f1": mean([row["f1"] for row in wanted]),
+                                    "support": len(rows)}, report["mean"])
+    agrees(bench, f"{name}, weighted mean",
+           {"f1": sum(row["f1"] * row["support"] for row in wanted) / len(rows)},
+           report["weighted_mean"])
+    table = text[text.index("class "):text.index("step ", text.index("class "))]
+    bench.expect(table in judged_text and "confusion matrix" in table, f"{name}: {table}")
 
 
 def best_by_metric(bench):

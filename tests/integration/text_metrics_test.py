@@ -7,6 +7,7 @@ class, a value, or a tag a word. The metrics of `eval`, on 1, 2 and 4 ranks and 
 be those that plain loops make of what `predict` writes.
 """
 import array
+import csv
 import json
 import pathlib
 import random
@@ -52,6 +53,16 @@ def tags(folder):
         words = [int(line.split()[2] == "O") for line in sentence.splitlines()]  # B, O
         # [CLS], then two tokens a word: the word and ##s. The last place is [SEP]'s.
         found.append([(1 + 2 * i, word) for i, word in enumerate(words) if 1 + 2 * i < CONTEXT - 1])
+    return found
+
+
+def tagged_words(folder):
+    """The rows of a table of predictions: sample, token, word, tag."""
+    found = []
+    for i, sentence in enumerate((folder / "eval.conll").read_text().strip().split("\n\n")):
+        words = [line.split() for line in sentence.splitlines()]
+        found += [(str(i), str(1 + 2 * w), word[0], word[2]) for w, word in enumerate(words)
+                  if 1 + 2 * w < CONTEXT - 1]
     return found
 
 
@@ -104,6 +115,20 @@ def main(binary):
             done = lockstep_run.run(
                 binary, ["predict", config, "--checkpoint", run, "--out", file], ranks=0)
             assert done.returncode == 0, done.stderr
+            table, told = folder / "predicted.csv", folder / "predicted.json"
+            done = lockstep_run.run(binary, ["predict", config, "--checkpoint", run, "--out", table,
+                                             "--json", told, *sets], ranks=2)
+            assert done.returncode == 0, done.stderr
+            told = json.loads(told.read_text())
+            for metric, value in found[0].items():
+                expect(not metric.startswith("eval_") or
+                       abs(told[metric] - value) < TOLERANCE * max(1, abs(value)),
+                       f"{name}, predict: {metric} is {told.get(metric)}, and by eval {value}")
+            if name == "tags":
+                with table.open(newline="") as rows:
+                    rows = [tuple(row[column] for column in ("row", "token", "word", "label"))
+                            for row in csv.DictReader(rows)]
+                expect(rows == tagged_words(folder), f"{name}: a row for each word: {rows[:3]}")
             expect(name == "values" or 0 < found[0]["eval_matthews"] < 1,
                    f"{name}: some answers are right, and not all")
             wanted = expected(name, folder, *lockstep_run.read_tensor(file, "output"))

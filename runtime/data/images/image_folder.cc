@@ -230,11 +230,23 @@ OpenedFolder open_folder(const std::string& root, const std::vector<std::string>
   return finish(std::move(store), root, "its folders", std::move(opened));
 }
 
-// The images in a folder and its subfolders, in the same order, all with class 0.
-OpenedFolder open_unlabelled(const std::string& root) {
+// The images in a folder and its subfolders, in the same order. Only those in the folder of a class
+// have one; the others have -1.
+OpenedFolder open_any(const std::string& root, const std::vector<std::string>& classes) {
   OpenedFolder opened;
   auto store = std::make_shared<FolderStore>(root);
-  add_images(root, "", 0, store.get(), &opened.others);
+  const auto class_of = index_of(classes);
+  for (const auto& entry : sorted_entries(root, &opened.others)) {
+    const std::string name = entry.path().filename().string();
+    const auto found = class_of.find(normal_name(name));
+    const int32_t label = found == class_of.end() ? -1 : found->second;
+    if (is_folder(entry))
+      add_images(entry.path(), name, label, store.get(), &opened.others, {fs::canonical(root)});
+    else if (is_image_name(name))
+      store->add(name, -1);
+    else
+      opened.others.add(entry.path());
+  }
   return finish(std::move(store), root, "it", std::move(opened));
 }
 
@@ -260,7 +272,8 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     if (model.outputs == 0 || fs::is_directory(train, error)) stores = with_classes();
     OtherFiles others;
     if (!config_.eval.empty())
-      stores.eval = take(open_unlabelled(path_of(data_, config_.eval, "eval")), &others, &stores);
+      stores.eval = take(
+          open_any(path_of(data_, config_.eval, "eval"), stores.class_names), &others, &stores);
     set_kind(others, &stores);
     return stores;
   }

@@ -61,7 +61,7 @@ class TableDataset final : public Dataset {
     for (const int64_t row : rows) {
       lines_.push_back(line_of_row[static_cast<size_t>(row)]);
       if (labels)
-        labels_.push_back(static_cast<int32_t>(targets[row]));
+        labels_.push_back(std::isnan(targets[row]) ? -1 : static_cast<int32_t>(targets[row]));
       else
         values_.push_back(static_cast<float>((targets[row] - standard.mean) / standard.std));
     }
@@ -79,6 +79,8 @@ class TableDataset final : public Dataset {
   }
 
   int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+
+  std::vector<int64_t> lines() const override { return lines_; }
 
   std::string name_of(int64_t index) const override {
     return fmt::format("line {} of {}", lines_[static_cast<size_t>(index)], file_);
@@ -221,12 +223,13 @@ OpenedData make_table(const TableText& train,
     columns = TableColumns();  // frees the memory before the other file is read
     BadRecordLog eval_bad(config, eval->name);
     const bool inputs_only = use == TableUse::kInputs;
-    if (inputs_only) schema.columns[schema.target].kind = ColumnKind::kIgnored;
+    schema.target_optional = inputs_only;
     TableColumns eval_columns = read_columns(*eval, table, false, &schema, &eval_bad);
+    const bool has_targets = schema.columns[schema.target].kind != ColumnKind::kIgnored;
     const std::vector<double> eval_targets =
-        inputs_only ? std::vector<double>(static_cast<size_t>(eval_columns.rows))
-                    : target.decode(eval_columns);
-    reject_targets(target, eval_targets, &eval_columns, &eval_bad);
+        has_targets ? target.decode(eval_columns)
+                    : std::vector<double>(static_cast<size_t>(eval_columns.rows), std::nan(""));
+    if (!inputs_only) reject_targets(target, eval_targets, &eval_columns, &eval_bad);
     eval_bad.require_fraction(static_cast<int64_t>(eval_columns.records.size()));
     const std::vector<int64_t> eval_rows =
         choose_rows(eval_columns, config.bad_records, [](int64_t) { return true; });
@@ -242,6 +245,7 @@ OpenedData make_table(const TableText& train,
         model.outputs > 0 ? model.outputs : static_cast<int64_t>(target.classes().size());
   else
     summary.target_columns = 1;
+  if (table.header) summary.target_name = table.target;
   summary.class_names = target.classes();
   summary.labels_from = fmt::format("{}: {}", train.name, schema.describe(schema.target));
   if (table.standardise_target) {

@@ -7,8 +7,8 @@
 namespace lockstep::data {
 
 // The purpose of a table. kTraining: training and evaluation. kEvaluation: evaluation only.
-// kInputs: model outputs for the evaluation samples; targets are not read, and the file may lack
-// their column.
+// kInputs: model outputs for the evaluation samples; the file may lack the column of targets, and
+// targets that are missing or invalid are -1 (classes) or NaN (values).
 enum class TableUse { kTraining, kEvaluation, kInputs };
 
 // Samples: x (F) f32 from TableEncoder, which is fitted on the training rows only; target from

@@ -25,7 +25,7 @@ struct StringHash {
 // Reads the records of one file; see read_columns().
 class ColumnsReader {
  public:
-  // has_target: whether the file has the target column; it may lack it if no targets are read.
+  // has_target: whether the file has the target column; it may lack an optional one.
   ColumnsReader(const TableText& file,
                 const TableConfig& config,
                 const TableSchema& schema,
@@ -108,7 +108,7 @@ class ColumnsReader {
                          !fields.empty() && fields[0].starts_with('#')
                              ? "; lines that begin with '#' are not taken as comments"
                              : "");
-    if (columns[schema_.target].kind != ColumnKind::kIgnored && missing(fields[schema_.target]))
+    if (!schema_.target_optional && missing(fields[schema_.target]))
       return no_target(fields[file_column_of(schema_.target)]);
     parsed_.resize(columns.size());
     not_numbers_.clear();
@@ -118,6 +118,10 @@ class ColumnsReader {
       if (missing(cell)) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(cell, schema_.numbers, &parsed_[i])) {
+        if (i == schema_.target && schema_.target_optional) {
+          parsed_[i] = std::numeric_limits<double>::quiet_NaN();
+          continue;
+        }
         if (not_numeric == nullptr || !columns[i].inferred)
           return fmt::format("{}: {} is not a number{}",
                              schema_.describe(i),
@@ -240,6 +244,7 @@ TableColumns read_columns(const TableText& file,
                           BadRecordLog* bad) {
   refuse_utf16(file.text, file.name);
   const bool has_target = check_header(file, config, *schema);
+  if (!has_target) schema->columns[schema->target].kind = ColumnKind::kIgnored;
   std::vector<bool> not_numeric(schema->columns.size());
   ColumnsReader reader(file, config, *schema, has_target);
   reader.scan(bad, infer ? &not_numeric : nullptr);

@@ -54,9 +54,10 @@ struct TableColumns {
 // Reads all records. With `infer`, an inferred column with a value that is not a number becomes
 // categorical in *schema; without, such a record is bad. A record is also bad if its quotes are
 // malformed, if it has another number of fields than the schema, or if its target is missing. Bad
-// records are added to *bad and get row -1. If no targets are read, the file need not have their
-// column. Throws DataError if the file as a whole cannot be read: it is UTF-16, its header does not
-// match, or a quote is never closed.
+// records are added to *bad and get row -1. If targets are optional, a file without their column
+// makes it kIgnored in *schema, and a target that is missing or not a number is no error. Throws
+// DataError if the file as a whole cannot be read: it is UTF-16, its header does not match, or a
+// quote is never closed.
 TableColumns read_columns(const TableText& file,
                           const TableConfig& config,
                           bool infer,

@@ -177,7 +177,7 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
 
 bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema) {
   const std::vector<ColumnSchema>& columns = schema.columns;
-  const bool target_optional = columns[schema.target].kind == ColumnKind::kIgnored;
+  const bool target_optional = schema.target_optional;
   if (!config.header)
     return !target_optional ||
            numbers_of(file, config, TableRole::kEvaluation).size() + 1 != columns.size();

@@ -32,6 +32,8 @@ struct TableSchema {
   // The index of the target column, whose kind is never inferred. If it is kIgnored, no targets are
   // read.
   size_t target = 0;
+  // A file may lack the target column or single targets.
+  bool target_optional = false;
   bool named = true;     // by a header
   NumberFormat numbers;  // of all columns
   // For messages: "column 'income'", "column 14" or "column 0 (without a name)".
@@ -47,8 +49,8 @@ struct TableSchema {
 // cannot be the header.
 TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
 
-// Throws DataError if a file's header differs from that of the training file. If no targets are
-// read, the file may lack their column. Returns whether it has that column.
+// Throws DataError if a file's header differs from that of the training file, except for an
+// optional target column. Returns whether it has that column.
 bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema);
 
 // How many of the first records are counted.

@@ -122,7 +122,8 @@ std::vector<double> TableTarget::decode(const TableColumns& table) const {
   for (const std::string& name : column.names) of_name.push_back(decode_name(name));
   std::vector<double> targets;
   targets.reserve(column.ids.size());
-  for (const int32_t id : column.ids) targets.push_back(of_name[id]);
+  for (const int32_t id : column.ids)
+    targets.push_back(id < 0 ? kNotAllowed : of_name[static_cast<size_t>(id)]);
   return targets;
 }
 

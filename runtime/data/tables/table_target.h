@@ -36,7 +36,7 @@ class TableTarget {
   // For the log: ", 2 classes in 5 spellings"; "" for numbers.
   std::string describe_classes() const;
 
-  // The target of every row: a class is its index, and an invalid target is NaN.
+  // The target of every row: a class is its index, and a missing or invalid target is NaN.
   std::vector<double> decode(const TableColumns& table) const;
   // The error for a row with an invalid target: "column 'y': 'x' is not one of ...".
   std::string complaint(const TableColumns& table, int64_t row) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -21,8 +22,12 @@ constexpr int64_t kMaxClasses = 10'000'000;
 
 enum Cell { kLabelCell, kTextCell, kSecondCell };
 
-std::vector<TextColumn> columns_of(const LabelledTextConfig& config, bool with_labels) {
-  std::vector<TextColumn> columns = {{"data.labelled_text.label", config.label, with_labels},
+std::vector<TextColumn> columns_of(const LabelledTextConfig& config, LabelledParts parts) {
+  using Use = TextColumn::Use;
+  const Use label = parts == LabelledParts::kTexts               ? Use::kIgnored
+                    : parts == LabelledParts::kTextsAndAnyLabels ? Use::kOptional
+                                                                 : Use::kRequired;
+  std::vector<TextColumn> columns = {{"data.labelled_text.label", config.label, label},
                                      {"data.labelled_text.text", config.text}};
   if (!config.second_text.empty())
     columns.push_back({"data.labelled_text.second_text", config.second_text});
@@ -46,17 +51,19 @@ class LabelledDataset final : public Dataset {
     else if (!samples_.labels.empty())
       std::memcpy(target, &samples_.labels[i], sizeof(int32_t));
     else
-      std::memset(target, 0, target_.bytes());
+      std::memset(target, 0xff, target_.bytes());  // -1, or NaN
   }
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
   int32_t label(int64_t index) const override {
     return samples_.labels[static_cast<size_t>(index)];
   }
+  std::vector<int64_t> lines() const override { return samples_.lines; }
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
            static_cast<int64_t>(samples_.labels.capacity() * sizeof(int32_t) +
-                                samples_.values.capacity() * sizeof(float));
+                                samples_.values.capacity() * sizeof(float) +
+                                samples_.lines.capacity() * sizeof(int64_t));
   }
   uint64_t checksum() const override {
     Checksum checksum;
@@ -86,10 +93,11 @@ class FileReader {
         table_(text_in(file_.bytes(), file_.name()),
                file_.name(),
                text_table_kind(path, "data." + field),
-               columns_of(source.config, parts != LabelledParts::kTexts),
+               columns_of(source.config, parts),
                source.config.quotes),
         with_labels_(parts != LabelledParts::kTexts),
         with_texts_(parts != LabelledParts::kLabels),
+        any_labels_(parts == LabelledParts::kTextsAndAnyLabels),
         collects_(trains && with_labels_ && !classes->listed()),
         classes_(*classes),
         bad_(source.data, table_.name()),
@@ -143,6 +151,7 @@ class FileReader {
     for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
       ++good_;
       if (with_texts_) samples_.texts.add(encoded);
+      if (any_labels_) samples_.lines.push_back(row->line);
       if (with_labels_)
         has_values() ? samples_.values.push_back(value) : samples_.labels.push_back(label);
     }
@@ -153,7 +162,9 @@ class FileReader {
   // number_classes() replaces it.
   void read_label(TextTableRow* row, int32_t* label) {
     const std::string& name = row->cells[kLabelCell];
-    if (name.empty()) {
+    if (any_labels_) {
+      *label = name.empty() ? -1 : classes_.class_of(name);
+    } else if (name.empty()) {
       row->problem = "its label is empty";
     } else if (collects_) {
       const auto [found, is_new] = seen_.emplace(name, static_cast<int32_t>(names_.size()));
@@ -172,11 +183,13 @@ class FileReader {
 
   void read_value(TextTableRow* row, float* value) const {
     double number = 0;
-    if (!parse_number(row->cells[kLabelCell], &number))
+    if (parse_number(row->cells[kLabelCell], &number))
+      *value = static_cast<float>(number);
+    else if (any_labels_)
+      *value = std::numeric_limits<float>::quiet_NaN();
+    else
       row->problem = fmt::format("label {} is not a finite float32 number",
                                  quote_cell(row->cells[kLabelCell]));
-    else
-      *value = static_cast<float>(number);
   }
 
   LabelledSamples finish() {
@@ -188,11 +201,13 @@ class FileReader {
     samples_.texts.shrink();
     samples_.labels.shrink_to_fit();
     samples_.values.shrink_to_fit();
+    samples_.lines.shrink_to_fit();
     return std::move(samples_);
   }
 
   void add_last_again() {
     if (with_texts_) samples_.texts.add_again(samples_.texts.count() - 1);
+    if (any_labels_) samples_.lines.push_back(samples_.lines.back());
     if (!with_labels_) return;
     if (has_values())
       samples_.values.push_back(samples_.values.back());
@@ -233,7 +248,7 @@ class FileReader {
   const LabelledSource& source_;
   SourceFile file_;
   TextTable table_;
-  bool with_labels_, with_texts_, collects_;
+  bool with_labels_, with_texts_, any_labels_, collects_;
   ClassNames& classes_;
   BadRecordLog bad_;
   LabelledSamples samples_;

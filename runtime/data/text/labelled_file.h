@@ -32,13 +32,15 @@ struct LabelledSamples {
   TextStore texts;
   std::vector<int32_t> labels;  // (texts) classes, or empty
   std::vector<float> values;    // (texts) or empty
+  std::vector<int64_t> lines;   // (texts) in the file; only if labels are optional
   int64_t bad_records = 0;
   int64_t cut = 0;  // number of truncated texts
   std::vector<std::string> warnings;
 };
 
-// Which columns are read. For kTexts the file need not have a column of labels.
-enum class LabelledParts { kTextsAndLabels, kLabels, kTexts };
+// Which columns are read. For kTexts and kTextsAndAnyLabels the file need not have a column of
+// labels. A label that is missing or invalid is -1 or NaN with kTextsAndAnyLabels, not a bad row.
+enum class LabelledParts { kTextsAndLabels, kLabels, kTexts, kTextsAndAnyLabels };
 
 // Reads all rows of the file that the config field `field` names. A row is bad if it is malformed,
 // if its text has no token, or if its label is missing, is not a number although the model predicts
@@ -53,7 +55,7 @@ LabelledSamples read_labelled_file(const LabelledSource& source,
                                    ClassNames* classes);
 
 // Samples (4, T) i32 as in text_samples.h. The target is a class () i32 or, for kSequenceValues, a
-// value (1) f32; 0 if labels were not read.
+// value (1) f32; -1 or NaN if labels were not read.
 std::unique_ptr<Dataset> make_labelled_dataset(LabelledSamples samples,
                                                const config::ModelTraits& model);
 

@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/source_file.h"
 #include "runtime/data/text/class_names.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/labelled_file.h"
@@ -54,10 +55,21 @@ class LabelledText final : public TextFormat<LabelledTextConfig> {
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t /*seed*/,
                     bool need_train) const override {
-    return open_texts(model, need_train, model.text_task != config::TextTask::kHiddenStates);
+    return open_texts(model,
+                      need_train,
+                      model.text_task == config::TextTask::kHiddenStates
+                          ? LabelledParts::kTexts
+                          : LabelledParts::kTextsAndLabels);
   }
   OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
-    return open_texts(model, /*need_train=*/false, /*with_labels=*/false);
+    // Labels need the names of the classes, which the training file may have.
+    const bool has_classes = model.text_task == config::TextTask::kSequenceClass;
+    const bool known = !has_classes || !config_.labels.empty() || model.outputs == 0 ||
+                       is_source_file(data_.dir, config_.train);
+    const bool read = known && model.text_task != config::TextTask::kHiddenStates;
+    return open_texts(model,
+                      /*need_train=*/false,
+                      read ? LabelledParts::kTextsAndAnyLabels : LabelledParts::kTexts);
   }
 
   PlaceholderData make_placeholder(const MissingFile& missing) const override {
@@ -85,17 +97,16 @@ class LabelledText final : public TextFormat<LabelledTextConfig> {
                            other);
   }
 
-  // If labels of the samples are not wanted, the training file is still read if only it has the
-  // number of classes.
-  OpenedData open_texts(const config::ModelTraits& model, bool need_train, bool with_labels) const {
+  // Even without training, the training file is read if only it has the classes.
+  OpenedData open_texts(const config::ModelTraits& model,
+                        bool need_train,
+                        LabelledParts parts) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, !config_.second_text.empty(), model, kTokenizerField);
     EncoderThreads threads(data_, *tokenizer);
     const LabelledSource source{data_, config_, model, form, threads};
-    const LabelledParts parts =
-        with_labels ? LabelledParts::kTextsAndLabels : LabelledParts::kTexts;
     const bool has_classes = model.text_task == config::TextTask::kSequenceClass;
-    const bool needs_classes = has_classes && (with_labels || model.outputs == 0);
+    const bool needs_classes = has_classes && parts != LabelledParts::kTexts;
     ClassNames classes(config_.labels, "data.labelled_text.labels");
     OpenedData opened;
     int64_t cut = 0;

@@ -38,6 +38,14 @@ class TaggedDataset final : public Dataset {
   }
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
+  std::vector<SampleWord> words(int64_t index) const override {
+    std::vector<SampleWord> words;
+    const int64_t first = samples_.texts.begin(index);
+    for (int64_t t = 0; !samples_.words.empty() && t < length(index); ++t)
+      if (const std::string& word = samples_.words[static_cast<size_t>(first + t)]; !word.empty())
+        words.push_back({t, word});
+    return words;
+  }
   LabelCounts label_counts() const override {
     LabelCounts counts;
     for (const int16_t tag : samples_.tags)
@@ -46,7 +54,8 @@ class TaggedDataset final : public Dataset {
   }
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
-           static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t));
+           static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t) +
+                                samples_.words.capacity() * sizeof(std::string));
   }
   uint64_t checksum() const override {
     Checksum checksum;
@@ -102,7 +111,7 @@ class FileReader {
   }
 
   TaggedSamples read() {
-    SentenceReader reader(text_of(file_), source_.config, source_.with_tags);
+    SentenceReader reader(text_of(file_), source_.config, source_.use);
     std::vector<TaggedSentence> sentences(kSentencesPerBatch);
     std::vector<EncodedSentence> encoded(kSentencesPerBatch);
     for (int64_t count = kSentencesPerBatch; count == kSentencesPerBatch;) {
@@ -154,20 +163,25 @@ class FileReader {
       return;
     }
     std::vector<int16_t> tags;
-    for (const int32_t word : encoded.word_of)
-      tags.push_back(
-          word < 0 || !source_.with_tags
-              ? int16_t{-1}
-              : static_cast<int16_t>(tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
+    std::vector<std::string> words;
+    for (const int32_t word : encoded.word_of) {
+      const auto w = static_cast<size_t>(word);
+      const bool has_tag = word >= 0 && source_.use != TagUse::kIgnored;
+      tags.push_back(has_tag ? static_cast<int16_t>(tags_.class_of(sentence->tags[w])) : -1);
+      if (source_.use != TagUse::kRequired)
+        words.emplace_back(word < 0 ? std::string_view() : sentence->words[w]);
+    }
     for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
+      samples_.words.insert(samples_.words.end(), words.begin(), words.end());
     }
     samples_.cut += encoded.text.cut ? 1 : 0;
   }
 
   std::string problem_of(const TaggedSentence& sentence) const {
     if (!sentence.problem.empty()) return sentence.problem;
+    if (source_.use != TagUse::kRequired) return "";
     for (size_t w = 0; w < sentence.tags.size(); ++w)
       if (tags_.class_of(sentence.tags[w]) < 0)
         return fmt::format("the word {} of the sentence has the tag {}, which is not one of {}{}",
@@ -185,14 +199,20 @@ class FileReader {
     for (int64_t times = bad_.take_pending(); times > 0; --times) {
       const int64_t last = samples_.texts.count() - 1;
       const auto first = static_cast<size_t>(samples_.texts.begin(last));
-      const std::vector<int16_t> tags(samples_.tags.begin() + static_cast<std::ptrdiff_t>(first),
-                                      samples_.tags.end());
       samples_.texts.add_again(last);
-      samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
+      add_last_again(first, &samples_.tags);
+      if (!samples_.words.empty()) add_last_again(first, &samples_.words);
     }
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);
+  }
+
+  // Appends a copy of the elements from `first` on.
+  template <typename T>
+  static void add_last_again(size_t first, std::vector<T>* values) {
+    const std::vector<T> last(values->begin() + static_cast<std::ptrdiff_t>(first), values->end());
+    values->insert(values->end(), last.begin(), last.end());
   }
 
   const TaggedSource& source_;
@@ -207,10 +227,8 @@ class FileReader {
 
 }  // namespace
 
-SentenceReader::SentenceReader(std::string_view text,
-                               const TaggedTextConfig& config,
-                               bool with_tags)
-    : lines_(text), config_(config), with_tags_(with_tags) {}
+SentenceReader::SentenceReader(std::string_view text, const TaggedTextConfig& config, TagUse use)
+    : lines_(text), config_(config), use_(use) {}
 
 bool SentenceReader::next(TaggedSentence* sentence) {
   *sentence = {};
@@ -236,10 +254,11 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
   }
   const auto count = static_cast<int64_t>(columns.size());
   const int64_t tag = config_.tag < 0 ? count - 1 : config_.tag;
-  const bool lacks_tag = with_tags_ && (tag >= count || tag == config_.word);
-  if (config_.word >= count || lacks_tag) {
+  const bool has_tag = tag < count && tag != config_.word;
+  const bool needs_tag = use_ == TagUse::kRequired;
+  if (config_.word >= count || (needs_tag && !has_tag)) {
     std::string wanted = fmt::format("the word is column {}", config_.word);
-    if (with_tags_)
+    if (needs_tag)
       wanted += config_.tag < 0 ? ", the tag the last one after it"
                                 : fmt::format(", the tag column {}", tag);
     sentence->line = lines_.number();
@@ -251,7 +270,8 @@ void SentenceReader::add_word(std::string_view line, TaggedSentence* sentence) c
     return;
   }
   sentence->words.push_back(columns[static_cast<size_t>(config_.word)]);
-  if (with_tags_) sentence->tags.push_back(columns[static_cast<size_t>(tag)]);
+  if (use_ == TagUse::kIgnored) return;
+  sentence->tags.push_back(has_tag ? columns[static_cast<size_t>(tag)] : std::string_view());
 }
 
 void read_tags(const TaggedSource& source, ClassNames* tags) {

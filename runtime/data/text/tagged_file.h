@@ -24,13 +24,18 @@ struct TaggedSentence {
   std::vector<std::string_view> words, tags;
 };
 
+// kOptional: lines need not have a tag, words without one have the tag "", and words are kept.
+// kIgnored: tags are not read.
+enum class TagUse { kRequired, kOptional, kIgnored };
+
 // Splits the text of a file into sentences. Each line has a word, with columns that are separated
 // by spaces or tabs. An empty line or a line that begins with -DOCSTART- ends a sentence. The text
 // must outlive the reader.
 class SentenceReader {
  public:
-  // If with_tags is false, lines need only the column of words.
-  SentenceReader(std::string_view text, const TaggedTextConfig& config, bool with_tags = true);
+  SentenceReader(std::string_view text,
+                 const TaggedTextConfig& config,
+                 TagUse use = TagUse::kRequired);
   // Reads the next sentence. Returns false at the end.
   bool next(TaggedSentence* sentence);
 
@@ -39,7 +44,7 @@ class SentenceReader {
 
   Lines lines_;
   const TaggedTextConfig& config_;
-  bool with_tags_;
+  TagUse use_;
 };
 
 // What the files of a data set have in common. Borrows its members.
@@ -48,7 +53,7 @@ struct TaggedSource {
   const TaggedTextConfig& config;
   const TextForm& form;
   EncoderThreads& threads;
-  bool with_tags;  // false: files need not have tags, and tokens get none
+  TagUse use;
 };
 
 struct TaggedSamples {
@@ -56,6 +61,8 @@ struct TaggedSamples {
 
   TextStore texts;
   std::vector<int16_t> tags;  // (tokens of all texts) -1: not a target
+  // (tokens of all texts) the word that begins with the token, or ""; empty if words are not kept
+  std::vector<std::string> words;
   int64_t bad_records = 0;
   int64_t cut = 0;  // number of truncated sentences
   std::vector<std::string> warnings;
@@ -63,8 +70,8 @@ struct TaggedSamples {
 
 // Reads all sentences of the file that the config field `field` names. The first token of a word
 // has the word's tag; its other tokens and special tokens have none. A sentence is bad if a line
-// has too few columns or a tag that is not one of `tags`. Bad sentences are handled according to
-// data.bad_records. Throws DataError.
+// has too few columns or a tag that is not one of `tags`; a word with such an optional tag has
+// none. Bad sentences are handled according to data.bad_records. Throws DataError.
 TaggedSamples read_tagged_file(const TaggedSource& source,
                                const std::string& path,
                                const std::string& field,

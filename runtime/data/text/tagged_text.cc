@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/source_file.h"
 #include "runtime/data/text/class_names.h"
 #include "runtime/data/text/data_tokenizer.h"
 #include "runtime/data/text/tagged_file.h"
@@ -38,10 +39,17 @@ class TaggedText final : public TextFormat<TaggedTextConfig> {
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t /*seed*/,
                     bool need_train) const override {
-    return open_sentences(model, need_train, model.text_task != config::TextTask::kHiddenStates);
+    return open_sentences(
+        model,
+        need_train,
+        model.text_task == config::TextTask::kHiddenStates ? TagUse::kIgnored : TagUse::kRequired);
   }
   OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
-    return open_sentences(model, /*need_train=*/false, /*with_tags=*/false);
+    // Tags need their names, which the training file may have.
+    const bool read =
+        model.text_task == config::TextTask::kTokenClasses &&
+        (!config_.tags.empty() || model.outputs == 0 || is_source_file(data_.dir, config_.train));
+    return open_sentences(model, /*need_train=*/false, read ? TagUse::kOptional : TagUse::kIgnored);
   }
 
   PlaceholderData make_placeholder(const MissingFile& missing) const override {
@@ -52,18 +60,15 @@ class TaggedText final : public TextFormat<TaggedTextConfig> {
   }
 
  private:
-  // If tags of the words are not wanted, the training file is still read if only it has the number
-  // of tags.
-  OpenedData open_sentences(const config::ModelTraits& model,
-                            bool need_train,
-                            bool with_tags) const {
+  // Even without training, the training file is read if only it has the tags.
+  OpenedData open_sentences(const config::ModelTraits& model, bool need_train, TagUse use) const {
     const auto tokenizer = open_data_tokenizer(data_, config_.tokenizer, kTokenizerField);
     const TextForm form(*tokenizer, /*pairs=*/false, model, kTokenizerField);
     EncoderThreads threads(data_, *tokenizer);
-    const TaggedSource source{data_, config_, form, threads, with_tags};
+    const TaggedSource source{data_, config_, form, threads, use};
     ClassNames tags(config_.tags, "data.tagged_text.tags");
     const bool has_tags = model.text_task == config::TextTask::kTokenClasses;
-    if (has_tags && (with_tags || model.outputs == 0) && !tags.listed()) read_tags(source, &tags);
+    if (has_tags && use != TagUse::kIgnored && !tags.listed()) read_tags(source, &tags);
     OpenedData opened;
     int64_t cut = 0;
     const auto take = [&](TaggedSamples samples, std::unique_ptr<Dataset>* dataset) {

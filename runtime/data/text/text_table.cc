@@ -1,6 +1,7 @@
 #include "runtime/data/text/text_table.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -14,6 +15,8 @@
 namespace lockstep::data {
 namespace {
 
+using Use = TextColumn::Use;
+
 constexpr char kAllowedNames[] = "a file named .tsv, .csv or .jsonl, plain or .gz";
 
 bool is_blank(std::string_view text) {
@@ -21,9 +24,11 @@ bool is_blank(std::string_view text) {
 }
 
 // The text of a member: a string as it is, a number or a boolean as JSON.
-std::string cell_of(const Json& line, const std::string& name, std::string* problem) {
+std::string cell_of(const Json& line, const TextColumn& column, std::string* problem) {
+  const std::string& name = column.name;
   const Json* const member = line.find(name);
   if (member == nullptr || member->is_null() || member->is_structured()) {
+    if (column.use == Use::kOptional) return {};
     *problem = fmt::format("'{}' is {}; allowed: a string or a number",
                            name,
                            member == nullptr   ? "missing"
@@ -59,15 +64,19 @@ TextTable::TextTable(std::string_view text,
   find_columns();
 }
 
-size_t TextTable::column_named(const TextColumn& column,
-                               const std::vector<std::string_view>& names) const {
-  if (const auto found = find_name(name(), names, column.name)) return *found;
-  if (const auto number = parse_as<size_t>(column.name); number && *number < names.size())
-    return *number;
+// Adds its index in the file. A column that is optional and not there becomes one that is ignored.
+void TextTable::find_column(TextColumn* column, const std::vector<std::string_view>& names) {
+  if (column->use == Use::kIgnored) return numbers_.push_back(0);
+  std::optional<size_t> found = find_name(name(), names, column->name);
+  if (const auto number = parse_as<size_t>(column->name);
+      !found && number && *number < names.size())
+    found = number;
+  if (!found && column->use == Use::kOptional) column->use = Use::kIgnored;
+  if (found || column->use == Use::kIgnored) return numbers_.push_back(found.value_or(0));
   throw DataError("{}: has no column '{}', which {} names; allowed: {}, or a number from 0 to {}",
                   name(),
-                  column.name,
-                  column.field,
+                  column->name,
+                  column->field,
                   list_names(names),
                   names.size() - 1);
 }
@@ -77,15 +86,14 @@ void TextTable::find_columns() {
       columns_, [](const TextColumn& column) { return !parse_as<size_t>(column.name); });
   if (!has_header_) {
     for (const TextColumn& column : columns_)
-      numbers_.push_back(column.wanted ? *parse_as<size_t>(column.name) : 0);
+      numbers_.push_back(column.use == Use::kIgnored ? 0 : *parse_as<size_t>(column.name));
     return require_columns();
   }
   TextTableRow row;
   std::vector<std::string_view> names;
   if (!read_cells(&row, &names)) throw DataError("{}: has no lines", name());
   if (!row.problem.empty()) throw DataError("{}:{}: {}", name(), row.line, row.problem);
-  for (const TextColumn& column : columns_)
-    numbers_.push_back(column.wanted ? column_named(column, names) : 0);
+  for (TextColumn& column : columns_) find_column(&column, names);
   width_ = names.size();
   require_columns();
 }
@@ -94,7 +102,8 @@ void TextTable::find_columns() {
 void TextTable::require_columns() const {
   for (size_t i = 0; i < columns_.size(); ++i)
     for (size_t j = 0; j < i; ++j)
-      if (columns_[i].wanted && columns_[j].wanted && numbers_[i] == numbers_[j])
+      if (columns_[i].use != Use::kIgnored && columns_[j].use != Use::kIgnored &&
+          numbers_[i] == numbers_[j])
         throw DataError("{}: {} {} and {} {} are both column {}; they must be different columns",
                         name(),
                         columns_[j].field,
@@ -147,7 +156,8 @@ bool TextTable::next(TextTableRow* row) {
   row->problem = problem_of_width(read_.size(), width_);
   if (!row->problem.empty()) return true;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (!columns_[i].wanted) {
+    const Use use = columns_[i].use;
+    if (use == Use::kIgnored || (use == Use::kOptional && numbers_[i] >= read_.size())) {
       row->cells.emplace_back();
       continue;
     }
@@ -173,7 +183,7 @@ void TextTable::parse(TextTableRow* row) const {
       return;
     }
     for (const TextColumn& column : columns_) {
-      row->cells.push_back(column.wanted ? cell_of(line, column.name, &row->problem) : "");
+      row->cells.push_back(column.use == Use::kIgnored ? "" : cell_of(line, column, &row->problem));
       if (!row->problem.empty()) return;
     }
   } catch (const JsonError& error) {

@@ -19,9 +19,10 @@ TextTableKind text_table_kind(const std::string& path, const std::string& field)
 
 // A column to read.
 struct TextColumn {
-  std::string field;   // the config field that names it
-  std::string name;    // its name, or its index from 0; for JSON lines the name of the member
-  bool wanted = true;  // false: the file may lack it, and its cells are empty
+  std::string field;  // the config field that names it
+  std::string name;   // its name, or its index from 0; for JSON lines the name of the member
+  // kOptional: cells that the file lacks are empty. kIgnored: all are empty.
+  enum class Use { kRequired, kOptional, kIgnored } use = Use::kRequired;
 };
 
 struct TextTableRow {
@@ -32,12 +33,13 @@ struct TextTableRow {
 };
 
 // Reads the rows of a table. The first line of .tsv and .csv files has the names of the columns,
-// unless all columns, wanted or not, are given by index: then it is a row like the others.
+// unless all columns, even ignored ones, are given by index: then it is a row like the others.
 class TextTable {
  public:
   // Borrows `text`. `name`: the file's, for messages. `quotes`: cells may be quoted, see CsvReader;
-  // if false, each line is a row that is split at every delimiter. Throws DataError if a column is
-  // missing, if its name occurs twice in the first line, or if two of `columns` are the same.
+  // if false, each line is a row that is split at every delimiter. Throws DataError if a required
+  // column is missing, if its name occurs twice in the first line, or if two of `columns` are the
+  // same.
   TextTable(std::string_view text,
             std::string name,
             TextTableKind kind,
@@ -60,7 +62,7 @@ class TextTable {
   bool read_line(std::string_view* line);
   void find_columns();
   void require_columns() const;
-  size_t column_named(const TextColumn& column, const std::vector<std::string_view>& names) const;
+  void find_column(TextColumn* column, const std::vector<std::string_view>& names);
 
   Lines lines_;  // unless cells may be quoted
   std::string name_;
@@ -69,7 +71,7 @@ class TextTable {
   std::unique_ptr<CsvReader> csv_;  // only if cells may be quoted
   bool has_header_ = false;
   size_t width_ = 0;                    // cells per row; 0: not known yet
-  std::vector<size_t> numbers_;         // (columns) their indices in the file; 0 if not wanted
+  std::vector<size_t> numbers_;         // (columns) their indices in the file; 0 if ignored
   std::vector<std::string_view> read_;  // cells of the current row
 };
 

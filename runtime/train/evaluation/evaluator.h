@@ -44,6 +44,9 @@ class Evaluator {
             collectives::BucketAllGather* gather = nullptr);
   // Collective: all ranks call it together, and get the same result.
   Evaluation run();
+  // Makes run() also keep a report; see TaskScores.
+  void keep_report() { scores_.keep_report(); }
+  const metrics::TaskReport& report() const { return scores_.report(); }
   // The same, only to report every op to `observer`. Collective.
   void run_observed(exec::OpObserver& observer);
 

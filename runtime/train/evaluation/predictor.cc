@@ -1,46 +1,84 @@
 #include "runtime/train/evaluation/predictor.h"
 
+#include <cstring>
+
 #include "runtime/train/number_types.h"
 
 namespace lockstep::train {
 namespace {
 
 // Undoes the normalization of target values to mean 0 and standard deviation 1.
-void to_units_of_the_file(const data::DataSummary& data, std::vector<float>& outputs) {
+void to_units_of_the_file(const data::DataSummary& data, std::vector<float>& values) {
   const size_t columns = data.target_std.size();
-  for (size_t i = 0; columns > 0 && i < outputs.size(); ++i)
-    outputs[i] = static_cast<float>(static_cast<double>(outputs[i]) * data.target_std[i % columns] +
-                                    data.target_mean[i % columns]);
+  for (size_t i = 0; columns > 0 && i < values.size(); ++i)
+    values[i] = static_cast<float>(static_cast<double>(values[i]) * data.target_std[i % columns] +
+                                   data.target_mean[i % columns]);
+}
+
+// Takes the last `targets` elements of each sample out of `elements`.
+template <typename T>
+void take_targets(int64_t samples, int64_t targets, std::vector<float>* elements, T* to) {
+  const size_t sample = elements->size() / static_cast<size_t>(samples);
+  const size_t outputs = sample - static_cast<size_t>(targets);
+  to->resize(static_cast<size_t>(samples * targets));
+  for (size_t i = 0; i < static_cast<size_t>(samples); ++i) {
+    float* const from = elements->data() + i * sample;
+    std::memcpy(to->data() + i * static_cast<size_t>(targets),
+                from + outputs,
+                static_cast<size_t>(targets) * sizeof(float));
+    std::memmove(elements->data() + i * outputs, from, outputs * sizeof(float));
+  }
+  elements->resize(static_cast<size_t>(samples) * outputs);
 }
 
 }  // namespace
 
-Predictor::Predictor(const RunContext& context, const RunMemory& memory)
+Predictor::Predictor(const RunContext& context, const RunMemory& memory, bool with_targets)
     : context_(context), pass_(context, memory) {
   const graph::Tensor& output = (*context.graphs.evaluation)[context.graphs.evaluation->result];
   tokens_ = output.shape.rank() > 2 ? output.shape.rows() / output.shape[0] : 0;
   columns_ = output.shape.columns();
   dtype_ = output.dtype;
+  if (with_targets) targets_ = context.data.eval->target().shape.elements();
 }
 
-std::vector<float> Predictor::run() {
-  std::vector<float> outputs =
-      pass_.collect(sample_elements(), [&](const data::LaneBatch&, int64_t, std::span<float> to) {
+// Targets travel behind the outputs of their sample; both have elements of 32 bits.
+Predictions Predictor::run() {
+  const int64_t outputs = output_elements(), sample = outputs + targets_;
+  std::vector<float> elements =
+      pass_.collect(sample, [&](const data::LaneBatch& batch, int64_t, std::span<float> to) {
         with_numbers(pass_.result(), dtype_, [&](const auto* from) {
-          std::transform(from, from + to.size(), to.begin(), [](auto x) { return to_float(x); });
+          for (int64_t i = 0; i < batch.valid_samples; ++i) {
+            float* const next = to.data() + i * sample;
+            std::transform(from + i * outputs, from + (i + 1) * outputs, next, [](auto x) {
+              return to_float(x);
+            });
+            const size_t bytes = static_cast<size_t>(targets_) * sizeof(float);
+            std::memcpy(next + outputs, batch.target + static_cast<size_t>(i) * bytes, bytes);
+          }
         });
       });
-  if (context_.communicator.rank() == 0 && tokens_ > 0) clear_padding(outputs);
-  to_units_of_the_file(context_.data.summary, outputs);
-  return outputs;
+  Predictions found = {.samples = pass_.samples(), .tokens = tokens_, .columns = columns_};
+  if (elements.empty()) return found;
+  if (targets_ > 0) {
+    if (context_.data.eval->target().dtype == DType::kI32)
+      take_targets(found.samples, targets_, &elements, &found.labels);
+    else
+      take_targets(found.samples, targets_, &elements, &found.values);
+  }
+  found.outputs = std::move(elements);
+  if (tokens_ > 0) clear_padding(found.outputs);
+  to_units_of_the_file(context_.data.summary, found.outputs);
+  to_units_of_the_file(context_.data.summary, found.values);
+  return found;
 }
 
 // Padding follows a sample's tokens.
 void Predictor::clear_padding(std::vector<float>& outputs) const {
-  for (int64_t i = 0; i < samples(); ++i) {
+  for (int64_t i = 0; i < pass_.samples(); ++i) {
     const int64_t length = context_.data.eval->length(i);
     if (length == 0) continue;
-    const auto end = outputs.begin() + (i + 1) * sample_elements();
+    const auto end = outputs.begin() + (i + 1) * output_elements();
     std::fill(end - (tokens_ - length) * columns_, end, 0.0f);
   }
 }

@@ -124,7 +124,9 @@ TaskScores::TaskScores(const RunContext& context, std::span<std::byte> memory)
 }
 
 void TaskScores::begin() {
+  if (report_) report_.emplace();
   if (layout_.task == config::Task::kOther) return;
+  if (report_ && layout_.task != config::Task::kValues) report_->classes.emplace();
   counts_.clear();
   kept_ = 0;
   forget_step();
@@ -182,6 +184,7 @@ void TaskScores::lane_done(size_t lane, const data::LaneBatch& batch, int64_t ro
 void TaskScores::add_class(const ClassRecord& record) {
   if (record.target < 0) return;
   counts_.add(record.predicted, record.target);
+  if (report_) report_->classes->add(record.predicted, record.target);
   if (samples_ == nullptr) return;
   reinterpret_cast<metrics::ScoredClass*>(samples_)[kept_++] = {record.score, record.target == 1};
 }
@@ -218,15 +221,18 @@ metrics::TaskMetrics TaskScores::finish() {
     if (samples_ == nullptr || kept_ == 0) return metrics;
     const auto* const values = reinterpret_cast<const float*>(samples_);
     const data::DataSummary& data = context_.data.summary;
-    return metrics::ValueMetrics::of(
-        {.predictions = values,
-         .targets = values + layout_.columns,
-         .rows = kept_,
-         .columns = layout_.columns,
-         .stride = 2 * layout_.columns,
-         .scale = data.target_std,
-         .shift = data.target_mean},
-        samples_ + aligned(static_cast<size_t>(layout_.rows) * value_bytes(layout_.columns)));
+    const metrics::ValueMetrics::Samples samples = {.predictions = values,
+                                                    .targets = values + layout_.columns,
+                                                    .rows = kept_,
+                                                    .columns = layout_.columns,
+                                                    .stride = 2 * layout_.columns,
+                                                    .scale = data.target_std,
+                                                    .shift = data.target_mean};
+    std::byte* const scratch =
+        samples_ + aligned(static_cast<size_t>(layout_.rows) * value_bytes(layout_.columns));
+    for (int64_t c = 0; report_ && c < layout_.columns; ++c)
+      report_->values.push_back(metrics::ValueMetrics::of_column(samples, c, scratch));
+    return metrics::ValueMetrics::of(samples, scratch);
   }
   metrics[metrics::kF1] = counts_.f1();
   metrics[metrics::kMatthews] = counts_.matthews();

@@ -74,6 +74,10 @@ class TaskScores {
   // All lanes of a step are done. Collective.
   void step_done();
   metrics::TaskMetrics finish();
+  // Makes the next evaluation also keep a report, which takes more memory than the plan has.
+  void keep_report() { report_.emplace(); }
+  // Of the last evaluation; empty if the task has none.
+  const metrics::TaskReport& report() const { return *report_; }
   // Predictions of classes so far.
   int64_t classes_counted() const { return counts_.total(); }
 
@@ -92,6 +96,7 @@ class TaskScores {
   std::byte* samples_ = nullptr;  // of all samples, with scratch memory; null: none are kept
   int64_t kept_ = 0;              // rows in it
   metrics::ClassCounts counts_;
+  std::optional<metrics::TaskReport> report_;
 };
 
 }  // namespace lockstep::train

@@ -91,7 +91,7 @@ TEST_F(ImageFolder, WarnsOfAClassWithoutAnImage) {
                {"data.image_folder: 1 of 3 classes has no training sample: 'eel'"});
 }
 
-// Nobody reads classes where only outputs are wanted: images may lie anywhere in the folder, and
+// Where only outputs are wanted, images may lie anywhere in the folder, and
 // the training images elsewhere, if the model knows how many classes there are.
 TEST_F(ImageFolder, InputsNeedNoClasses) {
   add("new/b.png", 1);
@@ -111,6 +111,17 @@ TEST_F(ImageFolder, InputsNeedNoClasses) {
   EXPECT_EQ(name(*opened.eval, 2), "new/b.png");
   EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"cat", "dog"}));
   EXPECT_EQ(inputs("train", "eval", 0).eval->samples(), 1);
+  // An image in the folder of a class has it.
+  add("mixed/cat.png", 1);
+  add("mixed/dog/x/e.png", 1);
+  add("mixed/other/cat/f.png", 1);
+  const OpenedData mixed = inputs("train", "mixed", 0);
+  std::vector<std::pair<std::string, int32_t>> labels;
+  for (int64_t i = 0; i < mixed.eval->samples(); ++i)
+    labels.emplace_back(name(*mixed.eval, i), mixed.eval->label(i));
+  EXPECT_EQ(labels,
+            (std::vector<std::pair<std::string, int32_t>>{
+                {"mixed/cat.png", -1}, {"mixed/dog/x/e.png", 1}, {"mixed/other/cat/f.png", -1}}));
   const OpenedData alone = inputs("absent", "new", 5);
   EXPECT_EQ(alone.summary.classes, 5);
   EXPECT_TRUE(alone.summary.class_names.empty());

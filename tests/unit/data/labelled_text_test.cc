@@ -3,6 +3,8 @@
 // are believed or without their place, files that are read in another way than they were written.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <algorithm>
 #include <numeric>
 
@@ -192,7 +194,7 @@ TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
   EXPECT_EQ(opened.summary.classes, 2);
   ASSERT_EQ(opened.eval->samples(), 2);
   EXPECT_EQ(tokens_of(*opened.eval, 0), (Ints{2, 5, 6, 3, 0, 0, 0, 0}));
-  EXPECT_EQ((test::read<int32_t, int32_t>(*opened.eval, {1}).target), Ints{0});
+  EXPECT_EQ(labels_of(*opened.eval), (Ints{-1, -1}));
   expect_parts(
       error_of([&] { open(config::TextTask::kSequenceClass, 8, 0, /*need_train=*/false); }),
       {"e.tsv", "no column 'label'"});
@@ -211,11 +213,34 @@ TEST_F(LabelledText, OutputsAloneNeedNoLabels) {
   EXPECT_EQ(inputs(config::TextTask::kHiddenStates).eval->samples(), 1);
   opened = inputs(config::TextTask::kSequenceValues);
   EXPECT_EQ(opened.summary.target_columns, 1);
-  EXPECT_EQ((test::read<int32_t, float>(*opened.eval, {0}).target), std::vector<float>{0});
+  EXPECT_TRUE(std::isnan(test::read<int32_t, float>(*opened.eval, {0}).target[0]));
   data_.bad_records = BadRecords::kReplace;
   data_.max_bad_fraction = 1;
   config_.eval = folder_.write("e.tsv", "index\ttext\n1\n2\ta b\n3\n");
   EXPECT_EQ(inputs(config::TextTask::kHiddenStates).eval->samples(), 3);
+}
+
+// Catches labels that are there and not read, or read and not known, so that a row gets lost.
+TEST_F(LabelledText, OutputsAloneHaveTheLabelsThatAreThere) {
+  const auto inputs = [&](config::TextTask task, const std::string& eval) {
+    config_.eval = folder_.write("e.csv", eval);
+    data_.source = config_;
+    return open_inputs(data_, encoder(task, 8, 2), 1);
+  };
+  train_on("a.csv", "text,label\na,no\nb,yes\n");
+  const std::string eval = "label,text\nyes,a\n,b\nmaybe,c\nno,\"b\nc\"\nno,a\n";
+  const OpenedData opened = inputs(config::TextTask::kSequenceClass, eval);
+  EXPECT_EQ(labels_of(*opened.eval), (Ints{1, -1, -1, 0, 0}));
+  EXPECT_EQ(opened.eval->lines(), (std::vector<int64_t>{2, 3, 4, 5, 7}));
+  EXPECT_EQ(opened.summary.class_names, (std::vector<std::string>{"no", "yes"}));
+  const OpenedData values =
+      inputs(config::TextTask::kSequenceValues, "label,text\n1.5,a\n,b\nmuch,c\n");
+  EXPECT_EQ((test::read<int32_t, float>(*values.eval, {0}).target), std::vector<float>{1.5f});
+  for (const int64_t row : {1, 2})
+    EXPECT_TRUE(std::isnan(test::read<int32_t, float>(*values.eval, {row}).target[0])) << row;
+  // Without the names of the classes, labels mean nothing.
+  config_.train = "nowhere.csv";
+  EXPECT_EQ(labels_of(*inputs(config::TextTask::kSequenceClass, eval).eval), Ints(5, -1));
 }
 
 TEST_F(LabelledText, Values) {

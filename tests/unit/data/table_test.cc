@@ -327,7 +327,7 @@ TEST(Table, StandardisesTheTarget) {
   EXPECT_EQ(value(*t.open().eval, 0), 1000);
 }
 
-// Nobody reads targets where only outputs are wanted: their column may be there or not.
+// Where only outputs are wanted, the targets' column may be there or not.
 TEST(Table, InputsNeedNoTarget) {
   Table t = table_of("x,y,z\n1,no,u\n2,yes,v\n4,no,u\n", "y");
   const auto inputs_of = [&](const std::string& eval, bool header = true) {
@@ -359,6 +359,30 @@ TEST(Table, InputsNeedNoTarget) {
   t = table_of("1,no,u\n2,yes,v\n4,no,u\n", "1");
   EXPECT_EQ(inputs_of("4,no,v\n1,yes,u\n", false), wanted);
   EXPECT_EQ(inputs_of("4,v\n1,u\n", false), wanted);
+}
+
+// Catches targets that are there and not read, and rows that are lost because theirs is not.
+TEST(Table, InputsHaveTheTargetsThatAreThere) {
+  Table t = table_of("x,y,z\n1,no,u\n2,yes,v\n4,no,u\n", "y");
+  t.eval = "x,y,z\n4,yes,v\n1,,u\n\n1,maybe,u\n2,no,u\n";
+  OpenedData opened = t.open(TableUse::kInputs);
+  std::vector<int32_t> labels;
+  for (int64_t i = 0; i < opened.eval->samples(); ++i) labels.push_back(opened.eval->label(i));
+  EXPECT_EQ(labels, (std::vector<int32_t>{1, -1, -1, 0}));
+  EXPECT_EQ(opened.eval->lines(), (std::vector<int64_t>{2, 3, 5, 6}));
+  EXPECT_EQ(opened.summary.bad_records, 0);
+  t.eval = "x,z\n4,v\n";
+  EXPECT_EQ(t.open(TableUse::kInputs).eval->label(0), -1);
+
+  t = table_of("x,y\n1,10\n2,20\n", "y", Loss::kMeanSquaredError);
+  t.eval = "x,y\n1,15\n2,?\n3,\n";
+  opened = t.open(TableUse::kInputs);
+  EXPECT_EQ(value(*opened.eval, 0), 15);
+  EXPECT_TRUE(std::isnan(value(*opened.eval, 1)));
+  EXPECT_TRUE(std::isnan(value(*opened.eval, 2)));
+  EXPECT_EQ(opened.summary.target_name, "y");
+  t.eval = "x\n1\n";
+  EXPECT_TRUE(std::isnan(value(*t.open(TableUse::kInputs).eval, 0)));
 }
 
 TEST(Table, AConstantTargetIsStandardisedToZero) {

@@ -114,6 +114,20 @@ TEST_F(TaggedText, OutputsAloneNeedNoTags) {
                {"eval.txt:1", "1 column; the word is column 1"});
 }
 
+// Catches tags that are there and not read, and words at other tokens than their first.
+TEST_F(TaggedText, OutputsAloneHaveTheTagsThatAreThere) {
+  train_on("a X\n\nb Y\n");
+  config_.eval = folder_.write("eval.txt", "a Y\nbx Z\nc\n\nd X\n");
+  data_.source = config_;
+  const OpenedData opened = open_inputs(data_, encoder(config::TextTask::kTokenClasses, 8, 2), 1);
+  EXPECT_EQ(sample_of(*opened.eval, 0), (Ints{2, 5, 6, 13, 7, 3, -1, 1, -1, -1, -1, -1, -1, -1}));
+  EXPECT_EQ(sample_of(*opened.eval, 1), (Ints{2, 8, 3, -1, 0, -1, -1, -1, -1, -1, -1}));
+  std::vector<std::pair<int64_t, std::string>> words;
+  for (const SampleWord& word : opened.eval->words(0)) words.emplace_back(word.token, word.text);
+  EXPECT_EQ(words, (std::vector<std::pair<int64_t, std::string>>{{1, "a"}, {2, "bx"}, {4, "c"}}));
+  EXPECT_TRUE(open().train->words(0).empty());
+}
+
 TEST_F(TaggedText, BadSentencesAreReplaced) {
   train_on("a X\n\nb\n\nc Y\n\nd\n");
   expect_parts(error_of([&] { open(); }), {"train.txt:3", "1 column"});
