@@ -18,6 +18,7 @@ CommandSpec selftest_command();
 CommandSpec doctor_command();
 CommandSpec bench_command();
 CommandSpec inspect_command();
+CommandSpec watch_command();
 CommandSpec import_command();
 CommandSpec export_command();
 CommandSpec data_command();
@@ -37,6 +38,7 @@ inline constexpr CommandSpec (*kCommands[])() = {train_command,
                                                  doctor_command,
                                                  bench_command,
                                                  inspect_command,
+                                                 watch_command,
                                                  import_command,
                                                  export_command,
                                                  data_command,

@@ -11,8 +11,8 @@
 
 namespace lockstep::launcher {
 
-// Serves a text at /metrics to GET and HEAD requests, from a thread of its own that starts here. The
-// program's work never waits for a client:
+// Serves a text at /metrics to GET and HEAD requests, from a thread of its own that starts here.
+// The program's work never waits for a client:
 //
 // - One thread serves all clients with poll(); none of them can hold up another one.
 // - A connection ends after its answer, and in any case after 5 s.

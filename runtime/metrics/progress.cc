@@ -32,15 +32,6 @@ int passed_columns() {
   return columns == nullptr ? 0 : parse_as<int>(columns).value_or(0);
 }
 
-// "1.23M", "45.6k", "789".
-std::string short_number(double value) {
-  if (!std::isfinite(value)) return "?";
-  if (value >= 1e9) return fmt::format("{:.2f}G", value / 1e9);
-  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
-  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
-  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
-}
-
 std::string speed_text(const StepRecord& record) {
   return record.tokens_per_s < 0 ? short_number(record.samples_per_s) + " samples/s"
                                  : short_number(record.tokens_per_s) + " tokens/s";
@@ -64,6 +55,14 @@ int terminal_columns(int fd) {
   if (::isatty(fd) != 1 || (kind != nullptr && std::strcmp(kind, "dumb") == 0)) return 0;
   winsize size{};
   return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string short_number(double value) {
+  if (!std::isfinite(value)) return "?";
+  if (value >= 1e9) return fmt::format("{:.2f}G", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
 }
 
 std::string format_duration(double milliseconds) {

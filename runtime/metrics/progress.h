@@ -23,9 +23,10 @@ struct ProgressOptions {
 };
 
 // Shows the progress of training. On a terminal, one line is redrawn at most ten times a second.
-// Under a `launch` that has a terminal the line is passed to `launch` instead: "LINE\r". Otherwise (and with TERM=dumb) lines are printed by time: for the first step, twice a second at
-// the start, then less and less often, down to one line in ten seconds, and for checkpoints and the
-// last step. If log_every is given, a line is printed every log_every steps instead. Evaluations
+// Under a `launch` that has a terminal the line is passed to `launch` instead: "LINE\r". Otherwise
+// (and with TERM=dumb) lines are printed by time: for the first step, twice a second at the start,
+// then less and less often, down to one line in ten seconds, and for checkpoints and the last step.
+// If log_every is given, a line is printed every log_every steps instead. Evaluations
 // always have a line. An update that prints nothing costs less than 100 ns. Output goes through the
 // queue of the standard error stream, so that training never waits for a reader. Not thread-safe.
 class Progress {
@@ -78,6 +79,9 @@ std::string format_progress(const StepRecord& record,
                             int64_t total_steps,
                             double eta_ms,
                             int columns);
+
+// "1.23M", "45.6k", "789".
+std::string short_number(double value);
 
 // "1:02:03", "4:05".
 std::string format_duration(double milliseconds);

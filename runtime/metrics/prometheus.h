@@ -10,9 +10,10 @@
 
 namespace lockstep::metrics {
 
-// The page that Prometheus reads. It has the newest value of each metric: what only some steps have,
-// such as evaluations, energy and the state of GPUs, stays until there is a newer one. The names of
-// metrics are interfaces. Thread-safe; a writer never waits for more than the copy of a record.
+// The page that Prometheus reads. It has the newest value of each metric: what only some steps
+// have, such as evaluations, energy and the state of GPUs, stays until there is a newer one. The
+// names of metrics are interfaces. Thread-safe; a writer never waits for more than the copy of a
+// record.
 class PrometheusPage {
  public:
   struct Run {

@@ -99,11 +99,12 @@ WINGS = {
     },
     "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
     "launcher": {
-        "commands": ["launch", "scale", "doctor", "run", "bench", "calibrate", "published",
+        "commands": ["launch", "scale", "doctor", "watch", "run", "bench", "calibrate", "published",
                      "forecast", "models", "text", "data", "ranks", "processes", "command_line"],
         "launch": ["ranks", "processes", "command_line"],
         "scale": ["ranks", "processes", "command_line"],
         "doctor": ["ranks", "processes", "cuda"],
+        "watch": ["run"],
         "run": ["forecast", "ranks", "command_line"],
         "bench": ["ranks", "command_line"],
         "calibrate": ["forecast", "scale", "processes", "ranks"],
@@ -169,4 +170,5 @@ NAMESPACES = {
     "launcher/launch": ["launch", "launcher"],
     "launcher/published": ["published", "launcher"],
     "launcher/scale": ["scale", "launcher"],
+    "launcher/watch": ["watch", "launcher"],
 }

@@ -10,9 +10,9 @@
 namespace lockstep::train {
 
 // What the user sees of a run: progress, metrics.jsonl, the TensorBoard file and the page for
-// Prometheus. Only rank 0 has one. A disk that does not accept data does not end the run. Once a second, and in flush() and
-// finish(), it checks the run folder, and throws CheckpointError if the folder no longer belongs to
-// this run.
+// Prometheus. Only rank 0 has one. A disk that does not accept data does not end the run. Once a
+// second, and in flush() and finish(), it checks the run folder, and throws CheckpointError if the
+// folder no longer belongs to this run.
 class Reporter {
  public:
   // Continues after `start_step` completed steps; shows progress up to `last_step`.

@@ -1,5 +1,5 @@
-// Catches: a client that holds up the page's server or other clients, answers that are not HTTP, and
-// a thread that does not end.
+// Catches: a client that holds up the page's server or other clients, answers that are not HTTP,
+// and a thread that does not end.
 
 #include "launcher/run/page_server.h"
 
