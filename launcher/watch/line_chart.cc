@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 
 namespace lockstep::watch {
@@ -11,14 +10,15 @@ namespace {
 
 using Dots = std::vector<std::optional<double>>;
 
-// The means of `count` neighbouring parts of the values, or the values if there are fewer.
+// The means of `count` neighbouring parts of the values; if there are fewer values, each is several
+// parts.
 Dots parts_of(const std::vector<double>& values, size_t count) {
-  const size_t parts = std::min(count, values.size());
-  Dots means(parts);
-  for (size_t part = 0; part < parts; ++part) {
+  Dots means(values.empty() ? 0 : count);
+  for (size_t part = 0; part < means.size(); ++part) {
     double sum = 0;
     int64_t finite = 0;
-    for (size_t i = part * values.size() / parts; i < (part + 1) * values.size() / parts; ++i) {
+    const size_t begin = part * values.size() / count;
+    for (size_t i = begin; i < std::max(begin + 1, (part + 1) * values.size() / count); ++i) {
       if (!std::isfinite(values[i])) continue;
       sum += values[i];
       ++finite;
@@ -76,24 +76,19 @@ LineChart line_chart(const std::vector<double>& values, const ChartSize& size) {
     low = std::min(low, *dot);
     high = std::max(high, *dot);
   }
-  std::optional<int> before;  // the row of the dot to the left
-  for (size_t i = 0; i < dots.size(); ++i) {
-    if (!dots[i]) {
-      before.reset();
+  int before = -1;  // the row of the dot to the left; negative: a gap
+  for (int x = 0; x < static_cast<int>(dots.size()); ++x) {
+    const std::optional<double>& dot = dots[static_cast<size_t>(x)];
+    if (!dot) {
+      before = -1;
       continue;
     }
-    const double height = high > low ? (*dots[i] - low) / (high - low) : 0;
+    const double height = high > low ? (*dot - low) / (high - low) : 0;
     const int y = canvas.height() - 1 -
                   static_cast<int>(std::lround(height * static_cast<double>(canvas.height() - 1)));
-    // Fewer values than dots are spread over the width.
-    const int x = static_cast<int>(i) * canvas.width() / static_cast<int>(dots.size());
     canvas.set(x, y);
-    const int step = before && *before > y ? 1 : -1;
-    if (before && size.utf8)
-      for (int between = y + step;
-           between != *before && std::abs(between - y) < std::abs(*before - y);
-           between += step)
-        canvas.set(x, between);
+    const int from = before < 0 || !size.utf8 ? y : before;
+    for (int row = y; row != from; row += from > y ? 1 : -1) canvas.set(x, row);
     before = y;
   }
   return {canvas.lines(), low, high};

@@ -97,7 +97,6 @@ proto::TensorBoardEvent config_event(const std::string& config, int64_t step) {
   value.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
   value.mutable_metadata()->set_data_class(kTensorClass);
   value.mutable_tensor()->set_dtype(kStringType);
-  value.mutable_tensor()->mutable_tensor_shape()->add_dim()->set_size(1);
   std::string& text = *value.mutable_tensor()->add_string_val();
   Lines lines(config);
   for (std::string_view line; lines.next(&line);) text.append("    ").append(line).append("\n");

@@ -39,11 +39,13 @@ LIMIT_S = 60  # only a fault takes so long
 ENTER, LEAVE = "\x1b[?1049h", "\x1b[?1049l"
 SIDECARS = pathlib.Path(__file__).resolve().parents[2] / "launcher/sidecars"
 # What stands for the packages of the two services: writes what it is given to the file CALLS.
-WANDB = """
+NOTE = """
 import json, os
 def note(*call):
     with open(os.environ["CALLS"], "a") as file:
         file.write(json.dumps(call) + "\\n")
+"""
+WANDB = NOTE + """
 class Run(dict):
     step = int(os.environ.get("KNOWN", 0))
     summary = {}
@@ -52,6 +54,30 @@ class Run(dict):
 def init(**options):
     note("init", options)
     return Run()
+"""
+
+MLFLOW = NOTE + """
+from types import SimpleNamespace as Names
+class MlflowClient:
+    def __init__(self, uri): note("client", uri)
+    def get_experiment_by_name(self, name): return None
+    def create_experiment(self, name): return "e1"
+    def search_runs(self, experiments, query, max_results):
+        if "KNOWN" not in os.environ: return []
+        return [Names(info=Names(run_id="r1"), data=Names(metrics={"step": int(os.environ["KNOWN"])}))]
+    def update_run(self, run, status): note("update", run, status)
+    def create_run(self, experiment, tags, run_name):
+        note("create", experiment, tags, run_name)
+        return Names(info=Names(run_id="r1"))
+    def log_batch(self, run, metrics=(), params=()):
+        assert len(metrics) <= 1000 and len(params) <= 100
+        note("log", run, [list(metric) for metric in metrics], [list(param) for param in params])
+    def set_tag(self, run, name, value): note("tag", name, value)
+    def set_terminated(self, run, status): note("end", run, status)
+"""
+ENTITIES = """
+def Metric(*fields): return fields
+def Param(*fields): return fields
 """
 
 
@@ -180,15 +206,46 @@ def serves(binary, config, run, port):
         assert f"output.prometheus_port: value is {port}, at output.prometheus_address" in done.stderr
 
 
-def passes_on(run, folder, known=0):
-    """What the W&B sidecar gives to the package, until the run has ended."""
-    (folder / "wandb.py").write_text(WANDB)
+def passes_on(sidecar, run, folder, *arguments, **known):
+    """What a sidecar gives to its package, until the run has ended."""
+    (folder / "mlflow").mkdir(exist_ok=True)
+    for name, text in (("wandb.py", WANDB), ("mlflow/__init__.py", ""), ("mlflow/tracking.py", MLFLOW),
+                       ("mlflow/entities.py", ENTITIES)):
+        (folder / name).write_text(text)
     calls = folder / "calls"
     calls.unlink(missing_ok=True)
-    subprocess.run([sys.executable, SIDECARS / "wandb_sidecar.py", run, "--project", "p"], check=True,
-                   timeout=LIMIT_S, env=dict(os.environ, PYTHONPATH=str(folder), CALLS=str(calls),
-                                             KNOWN=str(known)))
+    subprocess.run([sys.executable, SIDECARS / f"{sidecar}_sidecar.py", run, *arguments], check=True,
+                   timeout=LIMIT_S,
+                   env=dict(os.environ, PYTHONPATH=str(folder), CALLS=str(calls), **known))
     return [json.loads(line) for line in calls.read_text().splitlines()]
+
+
+def passes_on_to_both(binary, config, run, folder, port):
+    """All steps once, also by a sidecar that was started again after a resume."""
+    lockstep_run.train(binary, config, run, 0, ["--max-steps", 20])
+    lines = lockstep_run.metrics(run)
+    times = [line["time"] for line in lines]
+    assert times == sorted(times) and abs(times[-1] - time.time()) < LIMIT_S, times
+    begin, *logs, finish = passes_on("wandb", run, folder, "--project", "p")
+    assert begin[1]["project"] == "p" and begin[1]["config"]["schedule.lr"] == 0.001, begin
+    assert [(step, values["loss"]) for _, step, values in logs] == [
+        (line["step"], line["loss"]) for line in lines], logs
+    assert finish[:2] == ["finish", 0] and finish[2]["end/ended"] == "max steps", finish
+    client, create, params, log, *tags, end = passes_on("mlflow", run, folder, "--tracking-uri", "u")
+    assert client[1] == "u" and create[2:] == [{"lockstep.run_dir": str(run)}, run.name], create
+    assert ["schedule.lr", "0.001"] in params[3] and not params[2], params
+    losses = [metric[1:] for metric in log[2] if metric[0] == "loss"]
+    assert losses == [[line["loss"], int(1000 * line["time"]), line["step"]] for line in lines], losses
+    assert ["tag", "end.ended", "max steps"] in tags and end == ["end", "r1", "FINISHED"], (tags, end)
+    # The port does not matter for a resumed run.
+    lockstep_run.train(binary, config, run, 0,
+                       ["--max-steps", 25, "--set", f"output.prometheus_port={port}"])
+    begin_again, *logs, _ = passes_on("wandb", run, folder, KNOWN="21")
+    assert begin_again[1]["id"] == begin[1]["id"], (begin, begin_again)
+    assert [log[1] for log in logs] == list(range(21, 26)), logs
+    _, update, log, *_ = passes_on("mlflow", run, folder, KNOWN="20")
+    assert update == ["update", "r1", "RUNNING"], update
+    assert {metric[3] for metric in log[2]} == set(range(21, 26)), log
 
 
 def follows(run):
@@ -242,20 +299,7 @@ def main():
         start = json.loads((run / "environment.json").read_text())["start_time"]
         assert start == end["start_time"] < end["end_time"], (start, end)
 
-        short = folder / "short"
-        lockstep_run.train(binary, config, short, 0, ["--max-steps", 20])
-        lines = lockstep_run.metrics(short)
-        times = [line["time"] for line in lines]
-        assert times == sorted(times) and abs(times[-1] - time.time()) < LIMIT_S, times
-        begin, *logs, finish = passes_on(short, folder)
-        assert begin[1]["project"] == "p" and begin[1]["config"]["schedule.lr"] == 0.001, begin
-        assert [(step, values["loss"]) for _, step, values in logs] == [
-            (line["step"], line["loss"]) for line in lines], logs
-        assert finish[:2] == ["finish", 0] and finish[2]["end/ended"] == "max steps", finish
-        lockstep_run.train(binary, config, short, 0, ["--max-steps", 25, "--set", f"output.prometheus_port={port}"])
-        begin_again, *logs, _ = passes_on(short, folder, known=21)
-        assert begin_again[1]["id"] == begin[1]["id"], (begin, begin_again)
-        assert [log[1] for log in logs] == list(range(21, 26)), logs
+        passes_on_to_both(binary, config, folder / "short", folder, port)
     print("watch: as it should be")
 
 

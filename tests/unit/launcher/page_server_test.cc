@@ -101,7 +101,7 @@ TEST_F(PageServerTest, SlowClientsHoldUpNobody) {
   collectives::send_all(stuck, request.data(), request.size(), Deadline(kPatienceSeconds));
   collectives::wait_for(stuck, POLLIN, Deadline(kPatienceSeconds));
   long_ = false;
-  const Deadline soon(3);  // less than the server's patience with one client
+  const Deadline soon(kPatienceSeconds);  // less than its patience with each of 16, one by one
   EXPECT_TRUE(get().ends_with("lockstep_step 1\n"));
   EXPECT_FALSE(soon.passed());
   EXPECT_EQ(read_all(silent[0]), "") << "the oldest had to go";
