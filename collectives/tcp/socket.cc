@@ -60,6 +60,23 @@ int bind_and_listen(const Socket& socket, int family, int port) {
   return ::listen(socket.descriptor(), SOMAXCONN) != 0 ? errno : 0;
 }
 
+// Returns 0 and sets `socket`, or returns errno: EADDRNOTAVAIL if `address` is not numeric, or not
+// one of this host's.
+int listen_at_numeric(const std::string& address, int port, Socket& socket) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return EADDRNOTAVAIL;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> only(found, freeaddrinfo);
+  socket = new_socket(found->ai_family);
+  if (!socket.is_open()) return errno;
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(socket.descriptor(), found->ai_addr, found->ai_addrlen) != 0) return errno;
+  return ::listen(socket.descriptor(), SOMAXCONN) == 0 ? 0 : errno;
+}
+
 // Connects to one address by the deadline. Returns 0 or errno.
 int connect_one(const Socket& socket, const addrinfo& address, const Deadline& deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
@@ -109,22 +126,19 @@ Socket listen_on(int port, bool* in_use) {
 }
 
 Socket listen_at(const std::string& address, int port, bool* in_use) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
-    return listen_on(port, in_use);
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> only(found, freeaddrinfo);
-  Socket socket = new_socket(found->ai_family);
-  if (!socket.is_open()) return listen_on(port, in_use);
-  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-  int error = bind(socket.descriptor(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
-  if (error == 0 && ::listen(socket.descriptor(), SOMAXCONN) != 0) error = errno;
+  Socket socket;
+  const int error = listen_at_numeric(address, port, socket);
   if (error == 0) return socket;
-  if (error == EADDRNOTAVAIL) return listen_on(port, in_use);
+  if (error == EADDRNOTAVAIL || error == EAFNOSUPPORT) return listen_on(port, in_use);
   if (in_use != nullptr) *in_use = error == EADDRINUSE;
   fail("cannot listen", error);
+}
+
+Socket listen_only_at(const std::string& address, int port) {
+  Socket socket;
+  const int error = listen_at_numeric(address, port, socket);
+  if (error != 0) fail("cannot listen", error);
+  return socket;
 }
 
 std::string resolve_first(const std::string& host) {

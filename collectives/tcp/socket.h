@@ -58,6 +58,8 @@ Socket listen_on(int port, bool* in_use = nullptr);
 // The same on one numeric address. Listens on all addresses if this host does not have it, as
 // behind address translation (NAT).
 Socket listen_at(const std::string& address, int port, bool* in_use = nullptr);
+// The same without another address instead.
+Socket listen_only_at(const std::string& address, int port);
 // The numeric address to which a host's name resolves; empty if it does not.
 std::string resolve_first(const std::string& host);
 int port_of(const Socket& listener);

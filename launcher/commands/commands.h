@@ -19,6 +19,7 @@ CommandSpec selftest_command();
 CommandSpec doctor_command();
 CommandSpec bench_command();
 CommandSpec inspect_command();
+CommandSpec watch_command();
 CommandSpec import_command();
 CommandSpec export_command();
 CommandSpec data_command();
@@ -39,6 +40,7 @@ inline constexpr CommandSpec (*kCommands[])() = {train_command,
                                                  doctor_command,
                                                  bench_command,
                                                  inspect_command,
+                                                 watch_command,
                                                  import_command,
                                                  export_command,
                                                  data_command,

@@ -19,6 +19,7 @@
 #include "launcher/ranks/transport.h"
 #include "launcher/run/begin_folder.h"
 #include "launcher/run/checkpoint_config.h"
+#include "launcher/run/metrics_server.h"
 #include "launcher/run/resumed_run.h"
 #include "launcher/run/train_result.h"
 #include "launcher/run/watch_run.h"
@@ -277,6 +278,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
       session, options.common, std::move(device), opened.config.comm, run::RunPurpose::kTrain);
   const ResumedConfig resumed = find_state(rank, options, opened);
   check_paths(session, options, resumed.opened.config);
+  const std::unique_ptr<MetricsServer> server = serve_metrics(session, resumed.opened.config);
   run::PreparedRun prepared = prepare(rank, resumed);
   const std::optional<forecast::KeptForecast> forecast = make_forecast(rank, prepared, options.on);
   const std::unique_ptr<train::RunFolder> folder = open_run_folder(session, prepared.config);
@@ -290,6 +292,7 @@ ExitCode train(Session& session, const TrainOptions& options) {
   watch.start([&] {
     prepared = tune_buckets(rank, prepared, options.resume);
     context.emplace(open_device(rank, prepared, choices, folder.get()));
+    if (server) context->page = &server->page();
     if (forecast) context->predicted_step_ms = 1e3 * forecast->step_s.middle();
     collectives::run_on_all(rank.communicator(),
                             [&] { trainer = std::make_unique<train::Trainer>(*context); });

@@ -1,5 +1,7 @@
 #pragma once
-// Passes on the ranks' output in complete lines. `launch` never waits for its reader: see
+// Passes on the ranks' output in complete lines. A line of progress that rank 0 redraws ends in
+// "\r" (metrics::kProgressColumnsVariable) and is redrawn here.
+// `launch` never waits for its reader: see
 // streams.h.
 
 #include <map>
@@ -11,8 +13,10 @@ namespace lockstep::launch {
 
 class Output {
  public:
-  // `tag`: each line begins with "[rank N] ".
-  explicit Output(bool tag) : tag_(tag) {}
+  // `tag`: each line begins with "[rank N] ". `progress_columns`: of the terminal that the standard
+  // error stream is; 0: rank 0 redraws nothing.
+  Output(bool tag, int progress_columns) : tag_(tag), progress_columns_(progress_columns) {}
+  int progress_columns() const { return progress_columns_; }
   // Takes bytes that `rank` has written to its stream 1 or 2. Complete lines go to the same stream
   // of this process; a line of more than 64 KiB goes in pieces.
   void add(int rank, int stream, std::string_view bytes);
@@ -26,8 +30,10 @@ class Output {
 
  private:
   void pass(int rank, int stream, std::string_view line);
+  void redraw(std::string line) const;
 
   bool tag_;
+  int progress_columns_;
   std::map<std::pair<int, int>, std::string> unfinished_;  // incomplete lines, by rank and stream
   std::string errors_;
 };

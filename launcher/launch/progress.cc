@@ -13,6 +13,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/text.h"
 #include "runtime/checkpoint/format/state.h"
+#include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_end.h"
 #include "runtime/train/folder/writer_lock.h"
 
@@ -84,6 +85,7 @@ Progress::Progress(fs::path run_dir) : run_dir_(std::move(run_dir)) {}
 
 void Progress::begin_start() {
   begin_step_ = kept_step();
+  begin_utc_ = metrics::utc_now();
   end_time_ = time_of(run_dir_ / "end.json");
   metrics_time_ = time_of(run_dir_ / "metrics.jsonl");
 }
@@ -199,7 +201,9 @@ fs::path Progress::keep_post_mortem(const StartEnd& end,
                                   {"host", rank.host},
                                   {"process", rank.process},
                                   {"code", rank.code ? Json(*rank.code) : Json()}}));
-  const Json json = Json::object({{"ranks", ranks},
+  const Json json = Json::object({{"start_time", begin_utc_},
+                                  {"end_time", metrics::utc_now()},
+                                  {"ranks", ranks},
                                   {"trouble", end.trouble},
                                   {"steps_lost", lost.steps},
                                   {"seconds_lost", lost.seconds}});

@@ -61,6 +61,7 @@ class Progress {
   std::filesystem::path run_dir_;
   mutable std::optional<checkpoint::CheckpointEntry> newest_;
   int64_t begin_step_ = 0;
+  std::string begin_utc_;
   std::optional<std::filesystem::file_time_type> end_time_, metrics_time_;
 };
 

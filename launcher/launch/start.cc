@@ -23,6 +23,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
+#include "runtime/metrics/progress.h"
 
 namespace lockstep::launch {
 namespace {
@@ -135,6 +136,9 @@ std::vector<std::string> Start::variables_of(int rank, int ranks, int local, int
                                         fmt::format("{}=1", kUnderLaunchVariable)};
   if (setup_.rank_per_domain)
     variables.push_back(fmt::format("{}=1", launcher::kRankPerDomainVariable));
+  if (rank == 0 && output_.progress_columns() > 0)
+    variables.push_back(
+        fmt::format("{}={}", metrics::kProgressColumnsVariable, output_.progress_columns()));
   return variables;
 }
 

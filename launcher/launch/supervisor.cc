@@ -38,6 +38,7 @@
 #include "runtime/base/passing_error.h"
 #include "runtime/base/text.h"
 #include "runtime/base/time.h"
+#include "runtime/metrics/progress.h"
 
 namespace lockstep::launch {
 namespace {
@@ -246,7 +247,7 @@ Decision Supervisor::start() {
     return {.again = !signals_.stop_requested(), .code = static_cast<int>(ExitCode::kPeer)};
   progress_.begin_start();
   if (account_.starts == 0) first_step_ = progress_.kept_step();
-  Output output(options_.tag_output);
+  Output output(options_.tag_output, metrics::terminal_columns(STDERR_FILENO));
   const TrainWords& words = account_.starts == 0 ? first_words_ : again_words_;
   ++account_.starts;
   LaunchSetup setup = setup_;

@@ -66,6 +66,8 @@ EvaluatedConfig read_evaluated_config(Session& session,
   });
   run::check_same_config(communicator, chosen.opened.config);
   if (communicator.rank() == 0 && chosen.worth_logging) log_info("precision: {}", chosen.text());
+  if (communicator.rank() == 0 && given.config.output.prometheus_port > 0)
+    log_info("output.prometheus_port: not used, because only train serves metrics");
   return {std::move(chosen.opened), std::move(device)};
 }
 

@@ -12,18 +12,6 @@
 namespace lockstep {
 namespace {
 
-const char* name_of(FlightPhase phase) {
-  switch (phase) {
-    case FlightPhase::kSetup: return "starting";
-    case FlightPhase::kTraining: return "training";
-    case FlightPhase::kEvaluation: return "evaluating";
-    case FlightPhase::kSaving: return "saving";
-    case FlightPhase::kLoading: return "loading";
-    case FlightPhase::kEnded: return "ended";
-  }
-  return "unknown phase";
-}
-
 const char* name_of(FlightOp op) {
   switch (op) {
     case FlightOp::kNone: return "nothing";
@@ -39,6 +27,18 @@ const char* name_of(FlightOp op) {
 }
 
 }  // namespace
+
+const char* name_of(FlightPhase phase) {
+  switch (phase) {
+    case FlightPhase::kSetup: return "starting";
+    case FlightPhase::kTraining: return "training";
+    case FlightPhase::kEvaluation: return "evaluating";
+    case FlightPhase::kSaving: return "saving";
+    case FlightPhase::kLoading: return "loading";
+    case FlightPhase::kEnded: return "ended";
+  }
+  return "unknown phase";
+}
 
 std::unique_ptr<FlightReader> FlightReader::open(const std::filesystem::path& path) {
   return read(path, /*mapped=*/true);

@@ -59,6 +59,8 @@ class FlightReader {
   const void* memory_;
 };
 
+// "training", "evaluating".
+const char* name_of(FlightPhase phase);
 // "exchange 5031 of bucket 3 (4194304 bytes)".
 std::string text_of(const FlightEntry& entry);
 std::string text_of(const FlightStart& start);

@@ -81,6 +81,7 @@ struct OutputQueue::State {
   size_t batch_done = 0;
   int batch_descriptor = -1;
   bool inside_line = false;
+  bool redrawn = false;  // the newest text was a kRedraw that stands on a terminal
 
   bool writes_itself() const { return !has_thread || ::getpid() != process; }
   bool has_batch() const { return batch_done < batch.size(); }
@@ -105,7 +106,11 @@ struct OutputQueue::State {
     unreported = 0;
     while (!entries.empty() && entries.front().descriptor == batch_descriptor &&
            (batch.empty() || batch.size() + entries.front().text.size() <= PIPE_BUF)) {
-      batch += entries.front().text;
+      const Entry& entry = entries.front();
+      if (redrawn && entry.kind != Kind::kRedraw && !entry.text.starts_with('\n'))
+        batch += kEraseLine;
+      redrawn = entry.kind == Kind::kRedraw && entry.text.starts_with(kEraseLine);
+      batch += entry.text;
       count(in_batch, entries.front().kind);
       bytes -= entries.front().text.size() + sizeof(Entry);
       entries.pop_front();

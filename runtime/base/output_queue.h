@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace lockstep {
 
@@ -25,8 +26,11 @@ class OutputQueue {
   enum class Kind {
     kLog,
     kResult,  // counted separately if it is lost
-    kRedraw   // replaces a pending kRedraw before it
+    kRedraw   // replaces a pending kRedraw before it; other text then takes its place
   };
+
+  // Before a text that takes the place of a line of a terminal.
+  static constexpr std::string_view kEraseLine = "\r\x1b[K";
 
   struct Options {
     size_t max_bytes = size_t{4} << 20;

@@ -28,7 +28,8 @@ constexpr std::array kMayPass = {EIO,
                                  EMFILE,
                                  ENFILE,
                                  EAGAIN,
-                                 EBUSY};
+                                 EBUSY,
+                                 EADDRINUSE};
 
 }  // namespace
 

@@ -13,8 +13,8 @@ inline constexpr const char* kUnderLaunchVariable = "LOCKSTEP_UNDER_LAUNCH";
 inline constexpr int kMayPassCode = 74;
 
 // Whether the error may pass: a disk that is full, over its quota, read-only or broken; a file
-// server that does not answer; memory, descriptors or processes that other programs of the host
-// have taken; a limit on file size (EFBIG) during a write.
+// server that does not answer; memory, descriptors, processes or ports that other programs of the
+// host have taken; a limit on file size (EFBIG) during a write.
 bool may_pass(int error_number);
 // Whether a message contains the text of such an error, as an IoError's message does. EFBIG does
 // not count here, because a file that is read may exceed a size limit permanently.

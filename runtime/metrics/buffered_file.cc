@@ -64,6 +64,12 @@ void BufferedFile::commit(char* end) {
   }
 }
 
+void BufferedFile::add_long(std::string_view record) {
+  flush();
+  keep(record.data(), record.size());
+  flush();
+}
+
 void BufferedFile::flush() {
   next_flush_ms_ = now_ms() + kFlushMs;
   int error = check();

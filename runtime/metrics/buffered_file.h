@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep::metrics {
@@ -38,6 +39,8 @@ class BufferedFile {
   // Space for one record of up to kMaxRecordBytes. commit() takes the end of the record.
   char* reserve() { return buffer_.get() + used_; }
   void commit(char* end);
+  // Writes a record that may be longer than kMaxRecordBytes, at once. Allocates.
+  void add_long(std::string_view record);
   // Passes all records to the system (no fsync), or keeps them in memory.
   void flush();
   // The last flush. Logs the number of records that are missing from the file, if any.

@@ -9,6 +9,7 @@
 
 #include "runtime/base/cpus.h"
 #include "runtime/base/json.h"
+#include "runtime/base/time.h"
 
 namespace lockstep::metrics {
 namespace {
@@ -27,12 +28,24 @@ std::string proc_value(const char* path, const std::string& key) {
 
 }  // namespace
 
-std::string utc_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string utc_text(double seconds_since_1970) {
+  const auto time = static_cast<std::time_t>(seconds_since_1970);
   std::tm parts{};
-  ::gmtime_r(&now, &parts);
+  ::gmtime_r(&time, &parts);
   char text[32];
   return {text, std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+std::string utc_now() { return utc_text(seconds_since_1970()); }
+
+std::string start_time_utc() {
+  static const std::string text =
+      utc_text(seconds_since_1970() - (now_ms() - process_begin_ms) / 1000);
+  return text;
 }
 
 const char* lockstep_version() { return LOCKSTEP_VERSION; }
@@ -43,7 +56,7 @@ std::string environment_text(const EnvironmentInfo& info) {
   Json json;
   json["lockstep_version"] = lockstep_version();
   if (!info.git_revision.empty()) json["git_revision"] = info.git_revision;
-  json["start_time"] = utc_now();
+  json["start_time"] = start_time_utc();
   json["command_line"] = info.command_line;
   json["ranks"] = info.ranks;
   json["threads"] = info.threads;

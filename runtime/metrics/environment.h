@@ -22,8 +22,12 @@ struct EnvironmentInfo {
   std::vector<std::pair<std::string, int64_t>> memory;
 };
 
-// The time, "2026-01-31T12:00:00Z".
+double seconds_since_1970();
+// "2026-01-31T12:00:00Z".
+std::string utc_text(double seconds_since_1970);
 std::string utc_now();
+// When this process started.
+std::string start_time_utc();
 
 // Lockstep's version, "0.1.0".
 const char* lockstep_version();

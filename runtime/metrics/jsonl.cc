@@ -160,6 +160,7 @@ void JsonlWriter::append(const StepRecord& record) {
   }
   LineFormatter line(file_.reserve());
   line.integer("step", record.step);
+  line.rounded("time", record.time);
   line.exact("epoch", record.epoch);
   line.integer("samples", record.samples);
   line.exact("loss", record.loss);

@@ -26,20 +26,10 @@ constexpr double kSmoothing = 0.3;  // weight of the newest measurement of speed
 // A rank is reported if others wait for it for more than this share of the time.
 constexpr double kReportThreshold = 0.05;
 constexpr size_t kMaxSlowRanks = 64;
-constexpr char kEraseLine[] = "\r\x1b[K";
 
-int columns_of(int fd) {
-  winsize size{};
-  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-// "1.23M", "45.6k", "789".
-std::string short_number(double value) {
-  if (!std::isfinite(value)) return "?";
-  if (value >= 1e9) return fmt::format("{:.2f}G", value / 1e9);
-  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
-  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
-  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
+int passed_columns() {
+  const char* columns = std::getenv(kProgressColumnsVariable);
+  return columns == nullptr ? 0 : parse_as<int>(columns).value_or(0);
 }
 
 std::string speed_text(const StepRecord& record) {
@@ -59,6 +49,21 @@ std::string eval_text(const StepRecord& record) {
 }
 
 }  // namespace
+
+int terminal_columns(int fd) {
+  const char* kind = std::getenv("TERM");
+  if (::isatty(fd) != 1 || (kind != nullptr && std::strcmp(kind, "dumb") == 0)) return 0;
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+std::string short_number(double value) {
+  if (!std::isfinite(value)) return "?";
+  if (value >= 1e9) return fmt::format("{:.2f}G", value / 1e9);
+  if (value >= 1e6) return fmt::format("{:.2f}M", value / 1e6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value / 1e3);
+  return fmt::format("{:.{}f}", value, value < 100 ? 1 : 0);
+}
 
 std::string format_duration(double milliseconds) {
   const int64_t seconds = std::llround(std::clamp(milliseconds, 0.0, 3.6e12) / 1000);
@@ -105,8 +110,8 @@ Progress::Progress(const ProgressOptions& options)
     : options_(options), start_ms_(now_ms()), speed_since_step_(options.start_step) {
   LOCKSTEP_CHECK(options.log_every >= 0);
   slowest_.reserve(kMaxSlowRanks);  // so that steps do not allocate
-  const char* kind = std::getenv("TERM");
-  terminal_ = ::isatty(options.fd) == 1 && !(kind != nullptr && std::strcmp(kind, "dumb") == 0);
+  if (terminal_columns(options.fd) == 0) passed_columns_ = passed_columns();
+  terminal_ = passed_columns_ > 0 || terminal_columns(options.fd) > 0;
 }
 
 Progress::~Progress() { finish(); }
@@ -129,7 +134,6 @@ void Progress::update(const StepRecord& record, bool checkpoint) {
     return;
   }
   if (evaluated) {
-    clear();
     print(fmt::format("step {}: {}\n", record.step, eval_text(record)));
   } else if (now < next_draw_ms_) {
     return;
@@ -160,9 +164,12 @@ double Progress::remaining_ms(const StepRecord& record, double now) {
 void Progress::draw(const StepRecord& record, double now) {
   const double eta_ms = remaining_ms(record, now);
   // One column stays free, because some terminals wrap a full line.
-  const std::string line =
-      format_progress(record, options_.total_steps, eta_ms, columns_of(options_.fd) - 1);
-  standard_error().add(options_.fd, kEraseLine + line, OutputQueue::Kind::kRedraw);
+  const int columns = (passed_columns_ > 0 ? passed_columns_ : terminal_columns(options_.fd)) - 1;
+  const std::string line = format_progress(record, options_.total_steps, eta_ms, columns);
+  standard_error().add(
+      options_.fd,
+      passed_columns_ > 0 ? line + "\r" : std::string(OutputQueue::kEraseLine) + line,
+      OutputQueue::Kind::kRedraw);
   next_draw_ms_ = now + kRedrawMs;
   line_open_ = true;
   last_drawn_ = true;
@@ -212,13 +219,6 @@ void Progress::print_line(const StepRecord& record, double now, bool checkpoint)
   next_draw_ms_ =
       now + std::clamp(kLinePause * (now - start_ms_), kMinLinePauseMs, kMaxLinePauseMs);
   last_drawn_ = true;
-}
-
-void Progress::clear() {
-  if (!line_open_) return;
-  print(kEraseLine);
-  line_open_ = false;
-  next_draw_ms_ = 0;
 }
 
 void Progress::finish() {

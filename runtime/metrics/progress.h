@@ -9,6 +9,12 @@
 
 namespace lockstep::metrics {
 
+// The columns of the terminal that `fd` is; 0 if it is none that can redraw a line (TERM=dumb).
+int terminal_columns(int fd);
+
+// `launch` sets this variable for rank 0 if it shows the progress on a terminal: to its columns.
+inline constexpr const char* kProgressColumnsVariable = "LOCKSTEP_PROGRESS_COLUMNS";
+
 struct ProgressOptions {
   int fd = 2;               // where to print; not owned; must stay open until the queue has written
   int64_t start_step = 0;   // completed before this process began
@@ -17,9 +23,10 @@ struct ProgressOptions {
 };
 
 // Shows the progress of training. On a terminal, one line is redrawn at most ten times a second.
-// Otherwise (and with TERM=dumb) lines are printed by time: for the first step, twice a second at
-// the start, then less and less often, down to one line in ten seconds, and for checkpoints and the
-// last step. If log_every is given, a line is printed every log_every steps instead. Evaluations
+// Under a `launch` that has a terminal the line is passed to `launch` instead: "LINE\r". Otherwise
+// (and with TERM=dumb) lines are printed by time: for the first step, twice a second at the start,
+// then less and less often, down to one line in ten seconds, and for checkpoints and the last step.
+// If log_every is given, a line is printed every log_every steps instead. Evaluations
 // always have a line. An update that prints nothing costs less than 100 ns. Output goes through the
 // queue of the standard error stream, so that training never waits for a reader. Not thread-safe.
 class Progress {
@@ -31,8 +38,6 @@ class Progress {
 
   // `checkpoint`: a checkpoint is about to be written.
   void update(const StepRecord& record, bool checkpoint = false);
-  // Erases the line, so that other output starts on an empty one. The next update draws it again.
-  void clear();
   // On a terminal, draws the last step, unless it is drawn already, and ends the line. Otherwise
   // prints the last step's line if lines are printed by time and it has none yet.
   void finish();
@@ -49,7 +54,8 @@ class Progress {
   std::string slowest_text() const;
 
   ProgressOptions options_;
-  bool terminal_ = false;
+  bool terminal_ = false;   // or `launch` has one
+  int passed_columns_ = 0;  // of the terminal of `launch`; 0: the line is drawn here
   bool line_open_ = false;
   bool finished_ = false;
   bool last_drawn_ = true;
@@ -73,6 +79,9 @@ std::string format_progress(const StepRecord& record,
                             int64_t total_steps,
                             double eta_ms,
                             int columns);
+
+// "1.23M", "45.6k", "789".
+std::string short_number(double value);
 
 // "1:02:03", "4:05".
 std::string format_duration(double milliseconds);

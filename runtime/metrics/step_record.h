@@ -70,6 +70,7 @@ struct EnergyRecord {
 
 struct StepRecord {
   int64_t step = 0;     // completed steps, from 1
+  double time = 0;      // when the step ended, in seconds since 1970
   double epoch = 0;     // epochs consumed, with fraction
   int64_t samples = 0;  // consumed since the beginning of the run
   double loss = 0;      // mean over the global batch

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
+#include "runtime/metrics/environment.h"
 #include "runtime/metrics/event.pb.h"
 
 namespace lockstep::metrics {
@@ -18,17 +21,21 @@ namespace {
 constexpr const char* kEvents = "events.out.tfevents.";
 // Max steps with training scalars; about 5 MB.
 constexpr int64_t kMaxPoints = 10'000;
-
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+// TensorBoard's numbers: DATA_CLASS_TENSOR, DT_STRING, DATA_TYPE_STRING, DATA_TYPE_FLOAT64,
+// STATUS_SUCCESS.
+constexpr int kTensorClass = 2, kStringType = 7, kStringHparam = 1, kNumberHparam = 3, kSuccess = 1;
+// The columns of the table of hyperparameters besides these.
+constexpr const char* kComparedMetrics[] = {
+    "train/loss", "eval/loss", "eval/accuracy", "throughput/samples_per_s"};
 
 std::filesystem::path event_path(const std::filesystem::path& folder) {
   char host[256] = "localhost";
   if (::gethostname(host, sizeof(host) - 1) != 0) std::strcpy(host, "localhost");
-  return folder /
-         fmt::format(
-             "{}{:010}.{}.{}", kEvents, static_cast<int64_t>(wall_seconds()), host, ::getpid());
+  return folder / fmt::format("{}{:010}.{}.{}",
+                              kEvents,
+                              static_cast<int64_t>(seconds_since_1970()),
+                              host,
+                              ::getpid());
 }
 
 bool has_events(const std::filesystem::path& folder) {
@@ -46,18 +53,54 @@ uint32_t masked_crc32c(char* data, size_t bytes) {
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-// TFRecord framing: length, its checksum, data, its checksum; little-endian.
-void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
-  const uint64_t length = event.ByteSizeLong();
-  LOCKSTEP_CHECK(length + 16 <= BufferedFile::kMaxRecordBytes);
-  char* out = file.reserve();
+// Bytes of a record besides its data.
+constexpr size_t kFrameBytes = 16;
+
+// TFRecord framing: length, its checksum, data, its checksum; little-endian. Returns the end.
+char* write_record(char* out, const proto::TensorBoardEvent& event, uint64_t length) {
   char* data = out + 12;
   event.SerializeToArray(data, static_cast<int>(length));
   std::memcpy(out, &length, 8);
   const uint32_t length_crc = masked_crc32c(out, 8), data_crc = masked_crc32c(data, length);
   std::memcpy(out + 8, &length_crc, 4);
   std::memcpy(data + length, &data_crc, 4);
-  file.commit(data + length + 4);
+  return data + length + 4;
+}
+
+void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
+  const uint64_t length = event.ByteSizeLong();
+  if (length + kFrameBytes <= BufferedFile::kMaxRecordBytes)
+    return file.commit(write_record(file.reserve(), event, length));
+  std::string record(length + kFrameBytes, '\0');
+  write_record(record.data(), event, length);
+  file.add_long(record);
+}
+
+// An event of the hparams plugin, which looks for its data in the metadata of tags.
+proto::TensorBoardEvent hparams_event(const char* tag, const proto::TensorBoardHparams& data) {
+  proto::TensorBoardEvent event;
+  event.set_wall_time(seconds_since_1970());
+  proto::TensorBoardEvent::Value& value = *event.mutable_summary()->add_value();
+  value.set_tag(tag);
+  value.mutable_metadata()->mutable_plugin_data()->set_plugin_name("hparams");
+  data.SerializeToString(value.mutable_metadata()->mutable_plugin_data()->mutable_content());
+  return event;
+}
+
+// The config as a text, which TensorBoard reads as Markdown: lines of code are indented.
+proto::TensorBoardEvent config_event(const std::string& config, int64_t step) {
+  proto::TensorBoardEvent event;
+  event.set_wall_time(seconds_since_1970());
+  event.set_step(step);
+  proto::TensorBoardEvent::Value& value = *event.mutable_summary()->add_value();
+  value.set_tag("config");
+  value.mutable_metadata()->mutable_plugin_data()->set_plugin_name("text");
+  value.mutable_metadata()->set_data_class(kTensorClass);
+  value.mutable_tensor()->set_dtype(kStringType);
+  std::string& text = *value.mutable_tensor()->add_string_val();
+  Lines lines(config);
+  for (std::string_view line; lines.next(&line);) text.append("    ").append(line).append("\n");
+  return event;
 }
 
 }  // namespace
@@ -65,13 +108,14 @@ void append_event(BufferedFile& file, const proto::TensorBoardEvent& event) {
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
                                      int64_t resume_step,
                                      int64_t total_steps,
-                                     const std::function<void()>& check)
+                                     const std::function<void()>& check,
+                                     const TensorBoardRun& run)
     : has_older_events_(has_events(folder)),
       path_(event_path(folder)),
       file_(path_, check),
       every_(std::max<int64_t>(1, (total_steps + kMaxPoints - 1) / kMaxPoints)) {
   proto::TensorBoardEvent event;
-  event.set_wall_time(wall_seconds());
+  event.set_wall_time(seconds_since_1970());
   event.set_file_version("brain.Event:2");
   append_event(file_, event);
   if (resume_step > 0 || has_older_events_) {
@@ -79,7 +123,31 @@ TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& folder,
     event.mutable_session_log()->set_status(1);
     append_event(file_, event);
   }
+  if (!run.config.empty()) describe(run, resume_step);
   file_.flush();
+}
+
+void TensorBoardWriter::describe(const TensorBoardRun& run, int64_t step) {
+  append_event(file_, config_event(run.config, step));
+  proto::TensorBoardHparams experiment, start;
+  for (const char* metric : kComparedMetrics)
+    experiment.mutable_experiment()->add_metric_infos()->mutable_name()->set_tag(metric);
+  start.mutable_session_start_info()->set_start_time_secs(seconds_since_1970());
+  for (const auto& [name, value] : run.hparams) {
+    const double* number = std::get_if<double>(&value);
+    proto::TensorBoardHparams::Info& info = *experiment.mutable_experiment()->add_hparam_infos();
+    info.set_name(name);
+    info.set_type(number != nullptr ? kNumberHparam : kStringHparam);
+    proto::TensorBoardHparams::Value& mine =
+        (*start.mutable_session_start_info()->mutable_hparams())[name];
+    if (number != nullptr)
+      mine.set_number_value(*number);
+    else
+      mine.set_string_value(std::get<std::string>(value));
+  }
+  append_event(file_, hparams_event("_hparams_/experiment", experiment));
+  append_event(file_, hparams_event("_hparams_/session_start_info", start));
+  describes_ = true;
 }
 
 void TensorBoardWriter::append(const StepRecord& record) {
@@ -89,7 +157,7 @@ void TensorBoardWriter::append(const StepRecord& record) {
   if (training || record.eval_loss || record.eval_accuracy) write(record, training);
 }
 
-void TensorBoardWriter::finish() {
+void TensorBoardWriter::finish(bool done) {
   if (last_) {
     last_->eval_loss.reset();
     last_->eval_accuracy.reset();
@@ -99,12 +167,18 @@ void TensorBoardWriter::finish() {
     write(*last_, true);
     last_.reset();
   }
+  if (done && std::exchange(describes_, false)) {
+    proto::TensorBoardHparams end;
+    end.mutable_session_end_info()->set_status(kSuccess);
+    end.mutable_session_end_info()->set_end_time_secs(seconds_since_1970());
+    append_event(file_, hparams_event("_hparams_/session_end_info", end));
+  }
   file_.finish();
 }
 
 void TensorBoardWriter::write(const StepRecord& record, bool training) {
   proto::TensorBoardEvent event;
-  event.set_wall_time(wall_seconds());
+  event.set_wall_time(seconds_since_1970());
   event.set_step(record.step);
   const auto scalar = [&](std::string tag, double value) {
     proto::TensorBoardEvent::Value& entry = *event.mutable_summary()->add_value();

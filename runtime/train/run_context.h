@@ -14,6 +14,7 @@
 #include "runtime/data/loader.h"
 #include "runtime/exec/backend.h"
 #include "runtime/exec/device_state.h"
+#include "runtime/metrics/prometheus.h"
 #include "runtime/plan/plan.h"
 #include "runtime/train/folder/run_folder.h"
 
@@ -36,8 +37,9 @@ struct RunContext {
   double flops_per_sample = 0;   // forward and backward, for MFU
   double predicted_step_ms = 0;  // by the forecast made before the start; 0: none
   config::ModelTraits model = {};
-  RunFolder* folder = nullptr;             // on rank 0, if the run writes one
-  exec::DeviceMonitor* monitor = nullptr;  // of the rank's device; null on all ranks or on none
+  RunFolder* folder = nullptr;              // on rank 0, if the run writes one
+  metrics::PrometheusPage* page = nullptr;  // on rank 0, if the run serves its metrics
+  exec::DeviceMonitor* monitor = nullptr;   // of the rank's device; null on all ranks or on none
   std::filesystem::path powercap = "/sys/class/powercap";  // other than that only in tests
   // Device::bits(), if a checkpoint's are to be compared with them, and Device::choice_of_bits().
   std::optional<std::string> bits = {};

@@ -97,7 +97,7 @@ TrainResult Trainer::run(int64_t max_steps) {
     saving_.finish_before_exit();
     throw;
   }
-  collectives::run_on_root(context_.communicator, [&] { reporter_->finish(); });
+  collectives::run_on_root(context_.communicator, [&] { reporter_->finish(!result_.preempted); });
   // else the timeline of the previous run stays
   if (timeline_ && result_.loss) timeline_->write(hosts_);
   result_.step = progression_.step;
@@ -147,6 +147,8 @@ bool Trainer::advance(RunTimes& times) {
   if (next.end && context_.predicted_step_ms > 0 && times.mean_step_ms() > 0)
     record.forecast_error = context_.predicted_step_ms / times.mean_step_ms() - 1;
   if (reporter_) reporter_->report(record, next.save == checkpoint::SaveTo::kRunFolder);
+  if (context_.page != nullptr && saving_.written() > 0)
+    context_.page->set_checkpoint(*saving_.good_step());
   if (next.save) {
     const double save_start = now_ms();
     save(record, next);

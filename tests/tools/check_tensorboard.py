@@ -10,6 +10,7 @@ import tempfile
 
 try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
 except ImportError as error:
     print(f"skipped: {error}")
     sys.exit(77)
@@ -37,6 +38,26 @@ def main():
         assert ([(e.step, e.value) for e in events.Scalars("eval/accuracy")]
                 == [(22, 0.75), (30, 0.75)])
         assert {e.value for e in events.Scalars("throughput/tokens_per_s")} == {1000}
+        # The config of each process, as Markdown code.
+        texts = [(e.step, e.tensor_proto.string_val) for e in events.Tensors("config")]
+        lines = ['    name: "a run"', *["    hidden: 16"] * 1000]
+        text = "\n".join(lines).encode() + b"\n"
+        assert texts == [(0, [text]), (20, [text])], [(step, len(t[0])) for step, t in texts]
+        assert events.SummaryMetadata("config").plugin_data.plugin_name == "text"
+
+        def hparams(tag):
+            return events.SummaryMetadata(tag).plugin_data.content
+
+        start = metadata.parse_session_start_info_plugin_data(hparams("_hparams_/session_start_info"))
+        found = {name: (value.number_value, value.string_value)
+                 for name, value in start.hparams.items()}
+        assert found == {"schedule.lr": (0.5, ""), "optimizer": (0, "adamw")}, found
+        experiment = metadata.parse_experiment_plugin_data(hparams("_hparams_/experiment"))
+        assert [info.name for info in experiment.hparam_infos] == ["schedule.lr", "optimizer"]
+        compared = {info.name.tag for info in experiment.metric_infos}
+        assert compared == {"train/loss", "eval/loss", "eval/accuracy", "throughput/samples_per_s"}
+        end = metadata.parse_session_end_info_plugin_data(hparams("_hparams_/session_end_info"))
+        assert end.status == 1 and end.end_time_secs >= start.start_time_secs > 1e9, end
     print("tensorboard: event files are as they should be")
 
 

@@ -100,12 +100,13 @@ WINGS = {
     },
     "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
     "launcher": {
-        "commands": ["launch", "report", "scale", "doctor", "run", "bench", "calibrate",
-                     "published", "forecast", "plots", "models", "text", "data", "ranks", "processes", "command_line"],
+        "commands": ["launch", "report", "scale", "doctor", "watch", "run", "bench", "calibrate", "published",
+                     "forecast", "plots", "models", "text", "data", "ranks", "processes", "command_line"],
         "launch": ["ranks", "processes", "command_line"],
         "report": ["scale", "run", "plots"],
         "scale": ["plots", "ranks", "processes", "command_line"],
         "doctor": ["ranks", "processes", "cuda"],
+        "watch": ["run"],
         "run": ["forecast", "ranks", "command_line"],
         "bench": ["ranks", "command_line"],
         "calibrate": ["forecast", "scale", "processes", "ranks"],
@@ -174,4 +175,5 @@ NAMESPACES = {
     "launcher/published": ["published", "launcher"],
     "launcher/report": ["report"],
     "launcher/scale": ["scale", "launcher"],
+    "launcher/watch": ["watch", "launcher"],
 }

@@ -9,10 +9,10 @@
 
 namespace lockstep::train {
 
-// What the user sees of a run: progress, metrics.jsonl and the TensorBoard file. Only rank 0 has
-// one. A disk that does not accept data does not end the run. Once a second, and in flush() and
-// finish(), it checks the run folder, and throws CheckpointError if the folder no longer belongs to
-// this run.
+// What the user sees of a run: progress, metrics.jsonl, the TensorBoard file and the page for
+// Prometheus. Only rank 0 has one. A disk that does not accept data does not end the run. Once a
+// second, and in flush() and finish(), it checks the run folder, and throws CheckpointError if the
+// folder no longer belongs to this run.
 class Reporter {
  public:
   // Continues after `start_step` completed steps; shows progress up to `last_step`.
@@ -26,7 +26,8 @@ class Reporter {
     if (error_) throw *error_;
   }
   void flush();
-  void finish();
+  // `done`: nothing is left to do.
+  void finish(bool done);
 
  private:
   const RunContext& context_;

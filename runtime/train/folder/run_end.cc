@@ -12,6 +12,7 @@
 #include "runtime/base/json.h"
 #include "runtime/base/passing_error.h"
 #include "runtime/base/time.h"
+#include "runtime/metrics/environment.h"
 #include "runtime/train/folder/run_generation.h"
 
 namespace lockstep::train {
@@ -63,7 +64,9 @@ void write_run_end(const std::filesystem::path& run_dir, const RunEnd& end) {
   Json json = Json::object({{"ended", name_of(end.reason)},
                             {"step", end.step},
                             {"steps", end.steps},
-                            {"weights_hash", end.weights_hash}});
+                            {"weights_hash", end.weights_hash},
+                            {"start_time", metrics::start_time_utc()},
+                            {"end_time", metrics::utc_now()}});
   if (end.reason == RunEnd::Reason::kPreempted) json["signalled"] = Json(end.signalled);
   if (end.skipped_steps > 0) json["skipped_steps"] = end.skipped_steps;
   if (end.bad_records > 0) json["bad_records"] = end.bad_records;

@@ -1,5 +1,7 @@
 #include "runtime/train/step/step_recorder.h"
 
+#include "runtime/metrics/environment.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -36,6 +38,7 @@ metrics::StepRecord StepRecorder::record(int64_t step,
   const double batch = static_cast<double>(context_.config.train.global_batch);
   metrics::StepRecord record;
   record.step = step;
+  record.time = metrics::seconds_since_1970();
   record.samples = step * context_.config.train.global_batch;
   record.epoch =
       static_cast<double>(record.samples) / static_cast<double>(context_.data.train->samples());

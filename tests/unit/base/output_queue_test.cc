@@ -166,6 +166,24 @@ TEST_F(OutputQueueTest, ANewRedrawReplacesOneThatWaits) {
   EXPECT_LE(std::count(text.begin(), text.end(), '\r'), 2) << "the thread may hold one in its hand";
 }
 
+// A line of progress that stands there goes, but only once, and not if its end is printed.
+TEST_F(OutputQueueTest, OtherTextTakesThePlaceOfARedraw) {
+  OutputQueue queue({});
+  const std::string erase(OutputQueue::kEraseLine);
+  for (const std::string& text : {"a warning\n", "another\n"}) {
+    queue.add(writer(), erase + "50%", Kind::kRedraw);
+    queue.add(writer(), erase + "51%", Kind::kRedraw);
+    queue.add(writer(), text);
+    queue.add(writer(), "and more\n");
+  }
+  queue.add(writer(), erase + "100%", Kind::kRedraw);
+  queue.add(writer(), "\nend\n");
+  const std::string text = read_until("end\n");
+  EXPECT_TRUE(text.find("51%" + erase + "a warning\nand more\n" + erase) != std::string::npos)
+      << text;
+  EXPECT_TRUE(text.ends_with("100%\nend\n")) << text;
+}
+
 TEST_F(OutputQueueTest, OfManyThreadsNothingIsLost) {
   OutputQueue queue({});
   constexpr int kThreads = 4, kLines = 500;

@@ -48,6 +48,7 @@ class Jsonl : public ::testing::Test {
 TEST_F(Jsonl, NamesOfAPlainStep) {
   EXPECT_EQ(only_line(sample_record(1)).names(),
             (std::vector<std::string>{"step",
+                                      "time",
                                       "epoch",
                                       "samples",
                                       "loss",
@@ -71,14 +72,14 @@ TEST_F(Jsonl, NamesOfAFullStep) {
   record.eval_loss = 0.25;
   record.eval_accuracy = 0.75;
   const Json json = only_line(record);
-  EXPECT_EQ(json.names(),
-            (std::vector<std::string>{"step",          "epoch",        "samples",
-                                      "loss",          "lr",           "grad_norm",
-                                      "step_ms",       "compute_ms",   "comm_exposed_ms",
-                                      "straggler_ms",  "data_wait_ms", "optimizer_ms",
-                                      "samples_per_s", "tokens_per_s", "mfu",
-                                      "slowest_rank",  "slowest_host", "slowest_longer_ms",
-                                      "weights_hash",  "eval_loss",    "eval_accuracy"}));
+  EXPECT_EQ(
+      json.names(),
+      (std::vector<std::string>{
+          "step",         "time",         "epoch",        "samples",           "loss",
+          "lr",           "grad_norm",    "step_ms",      "compute_ms",        "comm_exposed_ms",
+          "straggler_ms", "data_wait_ms", "optimizer_ms", "samples_per_s",     "tokens_per_s",
+          "mfu",          "slowest_rank", "slowest_host", "slowest_longer_ms", "weights_hash",
+          "eval_loss",    "eval_accuracy"}));
   EXPECT_EQ(json["slowest_rank"], 3);
   EXPECT_EQ(json["slowest_host"], "no?de?4");
   EXPECT_EQ(json["slowest_longer_ms"], 1.25);
@@ -178,11 +179,13 @@ TEST_F(Jsonl, Numbers) {
   record.optimizer_ms = -0.0126;
   record.samples_per_s = 1e18;
   record.samples = std::numeric_limits<int64_t>::max();
+  record.time = 1'767'225'600.1234;
   const Json json = only_line(record);
   EXPECT_EQ(json["loss"].get<double>(), record.loss);
   EXPECT_EQ(json["lr"].get<double>(), record.lr);
   EXPECT_EQ(json["grad_norm"].get<double>(), record.grad_norm);
   EXPECT_EQ(json["samples"].get<int64_t>(), record.samples);
+  EXPECT_EQ(json["time"].get<double>(), 1'767'225'600.123);
   EXPECT_EQ(json["step_ms"].get<double>(), 12.346);
   EXPECT_EQ(json["data_wait_ms"].get<double>(), 1.0);
   EXPECT_EQ(json["optimizer_ms"].get<double>(), -0.013);

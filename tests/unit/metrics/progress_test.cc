@@ -94,16 +94,15 @@ TEST_F(Terminal, DrawsAtMostTenTimesASecond) {
   EXPECT_GE(draws, 4);
 }
 
-TEST_F(Terminal, ClearMakesRoomForOtherOutput) {
+// Catches log lines that begin behind the progress.
+TEST_F(Terminal, OtherOutputTakesTheLinesPlace) {
   Progress progress(options());
   progress.update(sample_record(1));
   drain(master_);
-  progress.clear();
-  EXPECT_EQ(drain(master_), "\r\x1b[K");
-  progress.clear();
-  EXPECT_EQ(drain(master_), "");
-  progress.update(sample_record(2));
-  EXPECT_CONTAINS(drain(master_), "2/1000") << "drawn again at once";
+  standard_error().add(slave_, "a warning\n");
+  EXPECT_EQ(drain(master_), "\r\x1b[Ka warning\r\n");
+  standard_error().add(slave_, "another one\n");
+  EXPECT_EQ(drain(master_), "another one\r\n");
 }
 
 TEST_F(Terminal, EvaluationsStay) {
@@ -147,6 +146,24 @@ class Pipe : public ::testing::Test {
   }
   int ends_[2];
 };
+
+// `launch` redraws the line. What follows it is not erased here, where nothing stands.
+TEST_F(Pipe, UnderALaunchThatHasATerminalTheLineIsPassedOn) {
+  ::setenv(kProgressColumnsVariable, "60", 1);
+  {
+    Progress progress({ends_[1], 0, 1000, 10});
+    StepRecord record = sample_record(20);
+    record.eval_loss = 0.5;
+    progress.update(record);
+  }
+  ::unsetenv(kProgressColumnsVariable);
+  const std::string text = drain(ends_[0]), line = text.substr(text.find('\n') + 1);
+  EXPECT_TRUE(text.starts_with("step 20: eval loss 0.5000\n")) << text;
+  EXPECT_TRUE(line.ends_with("\r\n")) << line;
+  EXPECT_CONTAINS(line, "20/1000");
+  EXPECT_LT(line.size(), 62u);
+  EXPECT_LACKS(text, "\x1b");
+}
 
 // Over all steps of a line, not just its own; and no word of a rank that costs little.
 TEST_F(Pipe, LineNamesTheRankThatOthersWaitFor) {

@@ -106,6 +106,30 @@ TEST(TensorBoard, OfALongRunEveryFewStepsEvaluationsAndTheLastStep) {
   EXPECT_CONTAINS(records[4], "train/loss");
 }
 
+TEST(TensorBoard, TheRunIsDescribedAndItsEndRecorded) {
+  for (const bool done : {false, true}) {
+    const TemporaryFolder folder;
+    const std::string config = "name: \"a\"\n" + std::string(10'000, '#') + "\n";
+    TensorBoardWriter writer(
+        folder.path(),
+        0,
+        10,
+        {},
+        {.config = config, .hparams = {{"schedule.lr", 0.5}, {"model", "gpt"}}});
+    writer.append(sample_record(1));
+    writer.finish(done);
+    const std::vector<std::string> records = records_of(writer.path());
+    ASSERT_EQ(records.size(), done ? 6u : 5u) << "version, config, experiment, start, step 1, end";
+    EXPECT_CONTAINS(records[1], "    name: \"a\"\n    ##########");
+    EXPECT_CONTAINS(records[2], "_hparams_/experiment");
+    EXPECT_CONTAINS(records[2], "eval/accuracy");
+    EXPECT_CONTAINS(records[3], "_hparams_/session_start_info");
+    EXPECT_CONTAINS(records[3], "schedule.lr");
+    EXPECT_CONTAINS(records[4], "train/loss");
+    if (done) EXPECT_CONTAINS(records[5], "_hparams_/session_end_info");
+  }
+}
+
 TEST(TensorBoard, ResumedFilesSaySo) {
   const TemporaryFolder folder;
   const TensorBoardWriter writer(folder.path(), 7, 100);

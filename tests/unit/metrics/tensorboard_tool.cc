@@ -9,7 +9,15 @@
 namespace {
 
 void run(const char* folder, int64_t first, int64_t last, double extra_loss) {
-  lockstep::metrics::TensorBoardWriter writer(folder, first - 1, 30);
+  // Longer than what the file's buffer has for a record.
+  std::string config = "name: \"a run\"\n";
+  for (int i = 0; i < 1000; ++i) config += "hidden: 16\n";
+  lockstep::metrics::TensorBoardWriter writer(
+      folder,
+      first - 1,
+      30,
+      {},
+      {.config = config, .hparams = {{"schedule.lr", 0.5}, {"optimizer", "adamw"}}});
   for (int64_t step = first; step <= last; ++step) {
     lockstep::metrics::StepRecord record;
     record.step = step;
@@ -22,6 +30,7 @@ void run(const char* folder, int64_t first, int64_t last, double extra_loss) {
     }
     writer.append(record);
   }
+  if (last == 30) writer.finish(/*done=*/true);
 }
 
 }  // namespace
