@@ -52,16 +52,17 @@ MappedFile map(const std::string& path) {
 void write_file(const std::string& source,
                 const std::string& target,
                 const std::map<std::string, Array>& replaced,
+                const Additions& additions,
                 uint64_t limit_bytes) {
   const MappedFile file = map(source);
   (void)parse_file(file.bytes(), source);
   const std::filesystem::path data = target + ".data";
   const std::string location = data.filename().string();
   auto tensors = std::make_unique<TensorWriter>(source, location, false);
-  ByteChain model = rewrite_model(file.bytes(), source, replaced, *tensors);
+  ByteChain model = rewrite_model(file.bytes(), source, replaced, *tensors, additions);
   if (model.size() > limit_bytes) {
     tensors = std::make_unique<TensorWriter>(source, location, true);
-    model = rewrite_model(file.bytes(), source, replaced, *tensors);
+    model = rewrite_model(file.bytes(), source, replaced, *tensors, additions);
   }
   if (model.size() > limit_bytes)
     throw ConfigError(
