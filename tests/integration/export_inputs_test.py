@@ -123,6 +123,25 @@ def images(bench):
             session = session_of(bench.folder / f"{name}-raw.onnx")
             x = numpy.array(rows, numpy.uint8).reshape(-1, 6, 4, 1)
             near(result, (session.run(None, {"pixels": x})[0].argmax(1) == labels).mean(), f"{name}, pixels")
+    family(bench, data, rows, labels)
+
+
+def family(bench, data, rows, labels):
+    """A network that has no file of its own: its export is read again here, and with its pixels by onnxruntime."""
+    network = "vit { layers: 1 heads: 2 width: 16 mlp_width: 16 patch: 2 }"
+    result = bench.train("family", f"model {{ {network} }} {data}")
+    assert 0.4 < result["eval_accuracy"] < 1, result
+    log = bench.export("family", "family.onnx", "--format", "onnx")
+    assert "pixels / 255, mean 0.3, std 0.2, 6 x 4, 3 classes" in log, log
+    again = bench.train("again", f'model {{ onnx {{ file: "{bench.folder}/family.onnx" }} }} {data}', steps=1, rate=1e-30)
+    near(again, result["eval_accuracy"], "family, read again")
+    bench.export("family", "family-raw.onnx", "--format", "onnx", "--with-preprocessing")
+    assert inputs_of(bench.folder / "family-raw.onnx") == ["pixels"]
+    assert not list(bench.folder.glob("*.plain")), "a file is left over"
+    if session := session_of(bench.folder / "family-raw.onnx"):
+        import numpy
+        x = numpy.array(rows, numpy.uint8).reshape(-1, 6, 4, 1)
+        near(result, (session.run(["output"], {"pixels": x})[0].argmax(1) == labels).mean(), "family, pixels")
 
 
 def row_of(draw):
