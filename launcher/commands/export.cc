@@ -7,6 +7,7 @@
 #include "launcher/command_line/common_options.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
+#include "launcher/models/exported_inputs.h"
 #include "launcher/models/tensor_names.h"
 #include "launcher/ranks/first_rank.h"
 #include "launcher/run/checkpoint_config.h"
@@ -41,6 +42,7 @@ struct ExportOptions {
   std::string dtype = "auto";
   std::string names = kOwnNames;
   bool average = false;
+  bool with_preprocessing = false;
   std::string log_level = "info";
 };
 
@@ -97,12 +99,27 @@ void write_lora(const ExportOptions& options,
   print_written(options, folder, written);
 }
 
+// For a safetensors file, which needs no config: that of an old checkpoint, or of a network whose
+// file is gone, may be unreadable.
+ExportedInputs inputs_of_weights(const std::filesystem::path& folder,
+                                 const checkpoint::CheckpointState& state) {
+  try {
+    return exported_inputs(config_of_checkpoint(folder, state), state, folder.string());
+  } catch (const Error& error) {
+    ExportedInputs inputs;
+    inputs.unknown = error.what();
+    return inputs;
+  }
+}
+
 // Writes a Hugging Face folder, with a LoRA merged into the weights.
 void write_hugging_face(const ExportOptions& options,
                         const std::filesystem::path& folder,
                         const checkpoint::CheckpointState& state,
                         float* parameters) {
-  const RunConfig config = config_of_checkpoint(folder, state).config;
+  const run::OpenedConfig opened = config_of_checkpoint(folder, state);
+  const RunConfig& config = opened.config;
+  const ExportedInputs inputs = exported_inputs(opened, state, folder.string());
   huggingface::merge_lora(config, state.layout, parameters);
   std::string like = options.like;
   const std::string& origin = config.train.init_from;
@@ -123,14 +140,24 @@ void write_hugging_face(const ExportOptions& options,
        .dtype = dtype_of(options.dtype),
        .metadata = metadata_of(state),
        .data = config.data,
-       .class_names = checkpoint::kept_class_names(state, folder.string())});
+       .class_names = inputs.class_names,
+       .images = inputs.preprocessing ? inputs.preprocessing->images : std::nullopt,
+       .tokenizer = inputs.tokenizer});
   print_written(options, folder, written.weights);
   for (const std::string& name : written.copied)
     fmt::print("{}: {} is that of {}\n", options.out, name, like);
+  if (inputs.unknown.empty()) fmt::print("{}\n", line_of(inputs, options.out, "in its files"));
 }
 
-// Writes the file that the run's network came from, with the learned weights; or a file of the
-// network of a built-in family, with a LoRA merged into the weights.
+// Whether the format's result is a folder.
+bool is_folder_wanted(const ExportOptions& options) {
+  if (options.format == kOnnx) return !std::filesystem::path(options.out).has_extension();
+  return options.format == kHuggingFace || options.format == kPeft;
+}
+
+// Writes the file that the run's network came from, with the learned weights, or a file of the
+// network of a built-in family, with a LoRA merged into the weights; both with the preprocessing.
+// In a folder, files of the preprocessing are beside it.
 void write_onnx(const ExportOptions& options,
                 const std::filesystem::path& folder,
                 const checkpoint::CheckpointState& state,
@@ -139,20 +166,37 @@ void write_onnx(const ExportOptions& options,
   const auto* network = std::get_if<OnnxConfig>(&opened.config.model);
   const std::string name =
       network != nullptr ? network->file : "model." + config::name_of(opened.config.model);
+  ExportedInputs inputs = exported_inputs(opened, state, folder.string());
+  onnx::TrainedFileOptions additions;
+  if (options.with_preprocessing) {
+    put_into_network(opened.model->traits(), inputs);
+    additions.preprocessing = &*inputs.preprocessing;
+  }
+  additions.metadata = metadata_of(inputs);
   const auto elements_of = [&](const std::string& tensor) {
     for (const checkpoint::NamedSlice& slice : state.layout)
       if (slice.name == tensor) return parameters + slice.offset;
     throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), tensor, name);
   };
-  if (network != nullptr) {
-    onnx::write_trained(*network, options.out, elements_of);
-  } else {
-    huggingface::merge_lora(opened.config, state.layout, parameters);
-    const models::ModelIo io = io_of_run(opened, state);
+  if (network == nullptr) huggingface::merge_lora(opened.config, state.layout, parameters);
+  const auto write = [&](const std::filesystem::path& path) {
+    if (network != nullptr) return onnx::write_trained(*network, path, elements_of, additions);
+    const models::ModelIo io = io_of_run(opened, state, folder.string());
     const auto model = models::reopen_model(opened.model, opened.model->resolved(io));
-    onnx::write_network(*model, io, options.out, elements_of);
+    onnx::write_network(*model, io, path, elements_of, additions);
+  };
+  std::string where = options.with_preprocessing ? "in its graph" : "in its metadata";
+  if (is_folder_wanted(options)) {
+    huggingface::make_folder(options.out, [&](const std::filesystem::path& unfinished) {
+      write(unfinished / "model.onnx");
+      for (const std::string& file : write_files(inputs, unfinished)) where += ", " + file;
+      return checkpoint::WrittenFile();
+    });
+  } else {
+    write(options.out);
   }
   fmt::print("{}: {} with the weights of {}\n", options.out, name, folder.string());
+  fmt::print("{}\n", line_of(inputs, options.out, where));
 }
 
 // The format of a path without --format: that of its ending, or without one a folder.
@@ -166,9 +210,11 @@ const char* format_by_ending(const std::string& out) {
 void export_weights(ExportOptions options) {
   if (options.format.empty()) options.format = format_by_ending(options.out);
   const bool to_folder = options.format == kHuggingFace, to_peft = options.format == kPeft;
+  if (options.with_preprocessing && options.format != kOnnx)
+    throw ConfigError("--with-preprocessing: allowed: only with --format {}", kOnnx);
   if (options.names != kOwnNames && options.format != kSafetensors)
     throw ConfigError("--names {}: allowed: only with --format {}", options.names, kSafetensors);
-  if (to_folder || to_peft)
+  if (is_folder_wanted(options))
     require_result_folder("--out", options.out);
   else
     require_result_path("--out", options.out, {options.format == kOnnx ? ".onnx" : ".safetensors"});
@@ -191,12 +237,15 @@ void export_weights(ExportOptions options) {
   const config::ModelTraits model = model_of(slices);
   for (checkpoint::NamedSlice& slice : slices)
     slice.name = name_in_file(options.names, model, slice.name);
+  const ExportedInputs inputs = inputs_of_weights(folder, state);
+  std::map<std::string, std::string> metadata = metadata_of(inputs);
+  metadata.merge(metadata_of(state));
   checkpoint::WrittenFile written;
   replace_file(options.out, [&](const std::filesystem::path& unfinished) {
-    written =
-        checkpoint::write_model_file(unfinished, slices, parameters.data(), metadata_of(state));
+    written = checkpoint::write_model_file(unfinished, slices, parameters.data(), metadata);
   });
   print_written(options, folder, written);
+  fmt::print("{}\n", line_of(inputs, options.out, "in its metadata"));
 }
 
 }  // namespace
@@ -237,6 +286,10 @@ CommandSpec export_command() {
               &options->names,
               "How to name the tensors",
               {.allowed = OneOf{{kOwnNames, kTorchvisionNames}}});
+  command.add("--with-preprocessing",
+              &options->with_preprocessing,
+              "The ONNX network takes what the data have: pixels as uint8 (N, H, W, C), or each "
+              "column of a table (N, 1) as double or string");
   command.add("--average", &options->average, "Use the average of the weights (train.ema_decay)");
   command.run = [options](Session& session) {
     return on_first_rank(session, options->log_level, [&] { export_weights(*options); });

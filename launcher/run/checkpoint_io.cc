@@ -6,6 +6,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/checkpoint/format/file_layout.h"
+#include "runtime/checkpoint/format/preprocessing.h"
+#include "runtime/config/preprocessing.h"
 #include "runtime/data/dataset.h"
 
 namespace lockstep::launcher {
@@ -21,9 +23,17 @@ models::ModelIo io_of_weights(const models::OpenedModel& model,
 }
 
 models::ModelIo io_of_run(const run::OpenedConfig& opened,
-                          const checkpoint::CheckpointState& state) {
+                          const checkpoint::CheckpointState& state,
+                          const std::string& origin) {
   models::ModelIo io = io_of_weights(*opened.model, state);
   if (opened.model->traits().input != config::ModelInput::kImages) return io;
+  if (const auto kept = checkpoint::kept_preprocessing(state, origin)) {
+    if (const auto images = config::preprocessing_of(*kept).images) {
+      io.height = images->height;
+      io.width = images->width;
+      return io;
+    }
+  }
   io.height = io.width = opened.config.data.image.size;
   if (io.height > 0) return io;
   try {

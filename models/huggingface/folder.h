@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/tokenizer_files.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/checkpoint/format/safetensors.h"
 #include "runtime/checkpoint/format/state.h"
 #include "runtime/config/parse.h"
+#include "runtime/config/preprocessing.h"
 #include "runtime/config/run_config.h"
 
 namespace lockstep::huggingface {
@@ -84,12 +86,16 @@ struct FolderOptions {
   // The run's data, and its names of the classes; empty: the names of `like`.
   DataConfig data = {};
   std::vector<std::string> class_names = {};
+  // How the run made its images. None: unknown; then only the normalisation of `data` is written.
+  std::optional<config::ImageInputs> images = std::nullopt;
+  // The files of the run's tokenizer, if `like` has none.
+  std::vector<TokenizerFile> tokenizer = {};
 };
 
 struct WrittenFolder {
   checkpoint::WrittenFile weights;
   checkpoint::FileDtype dtype = checkpoint::FileDtype::kF32;
-  std::vector<std::string> copied;  // files and fields, some with a remark, for the log
+  std::vector<std::string> copied;  // files and fields of `like`, some with a remark, for the log
 };
 
 // Creates the folder `out` with config.json and model.safetensors, as from_pretrained reads them.

@@ -20,7 +20,14 @@ bool begins_with(const std::vector<std::string>& all, const std::vector<std::str
          });
 }
 
-void write_names(const std::vector<std::string>& names, Json& config) {
+// "'neg', 'pos'"; a long list is shortened.
+std::string list(const std::vector<std::string>& names) {
+  return named_first(names.size(), 6, [&](size_t i) { return "'" + names[i] + "'"; });
+}
+
+}  // namespace
+
+void set_labels(const std::vector<std::string>& names, Json& config) {
   Json by_number = Json::object(), by_name = Json::object();
   for (size_t i = 0; i < names.size(); ++i) {
     by_number[std::to_string(i)] = names[i];
@@ -29,13 +36,6 @@ void write_names(const std::vector<std::string>& names, Json& config) {
   config[kNames] = std::move(by_number);
   config[kNumbers] = std::move(by_name);
 }
-
-// "'neg', 'pos'"; a long list is shortened.
-std::string list(const std::vector<std::string>& names) {
-  return named_first(names.size(), 6, [&](size_t i) { return "'" + names[i] + "'"; });
-}
-
-}  // namespace
 
 int64_t read_labels(ConfigFields& fields, int64_t otherwise) {
   if (!fields.has(kNames)) return fields.integer("num_labels", otherwise);
@@ -70,7 +70,7 @@ void write_labels(int64_t classes, Json& config) {
   if (labels != nullptr && labels->kind() == Json::Kind::kObject && labels->size() == count) return;
   std::vector<std::string> names(count);
   for (size_t i = 0; i < count; ++i) names[i] = default_name(i);
-  write_names(names, config);
+  set_labels(names, config);
   if (config.contains("num_labels")) config["num_labels"] = classes;
 }
 
@@ -79,7 +79,7 @@ void name_labels(const std::vector<std::string>& names, Json& config) {
   if (names.empty() || labels == nullptr || begins_with(label_names(config), names)) return;
   std::vector<std::string> all = names;
   for (size_t i = names.size(); i < labels->size(); ++i) all.push_back(default_name(i));
-  write_names(all, config);
+  set_labels(all, config);
 }
 
 std::string note_of_labels(const Json& config,

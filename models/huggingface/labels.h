@@ -27,6 +27,9 @@ void write_labels(int64_t classes, Json& config);
 // LABEL_2, LABEL_3, ...
 void name_labels(const std::vector<std::string>& names, Json& config);
 
+// Sets id2label and label2id to these names, one for each class.
+void set_labels(const std::vector<std::string>& names, Json& config);
+
 // A sentence for the log if the data's names of the classes differ from those of config.json;
 // otherwise empty. `origin` is the path of config.json.
 std::string note_of_labels(const Json& config,

@@ -93,10 +93,16 @@ std::string note_of_normalisation(const fs::path& folder, const config::ImageNor
 void write_preprocessor(const fs::path& folder,
                         const fs::path& like,
                         int64_t size,
-                        const config::ImageNormalisation& run) {
+                        const config::ImageNormalisation& run,
+                        const std::optional<config::ImageInputs>& images) {
   constexpr int kBilinear = 2;
   const Json sides = Json::object({{"height", size}, {"width", size}});
   Json json = Json::object();
+  if (images && images->resize > 0) {
+    json = config::preprocessor_fields({.images = images});
+    write_file_atomically(folder / kPreprocessorFile, json.dump({.indent = 2}) + "\n");
+    return;
+  }
   if (has_file(like)) {
     json = read_json(like / kPreprocessorFile);
     ConfigFields(json, (like / kPreprocessorFile).string());  // throws if it is not an object

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "runtime/config/image_normalisation.h"
+#include "runtime/config/preprocessing.h"
 
 namespace lockstep::huggingface {
 
@@ -21,11 +23,13 @@ config::ImageNormalisation read_normalisation(const std::filesystem::path& folde
 std::string note_of_normalisation(const std::filesystem::path& folder,
                                   const config::ImageNormalisation& run);
 
-// Writes the file into `folder`, for square images with sides of `size` pixels. Other fields are
-// copied from the file in `like`, if it has one. Throws ConfigError, IoError.
+// Writes the file into `folder`, for square images with sides of `size` pixels. If the run's images
+// have that size already, other fields are copied from the file in `like`, if it has one; otherwise
+// the file describes how the run resizes and crops them. Throws ConfigError, IoError.
 void write_preprocessor(const std::filesystem::path& folder,
                         const std::filesystem::path& like,
                         int64_t size,
-                        const config::ImageNormalisation& run);
+                        const config::ImageNormalisation& run,
+                        const std::optional<config::ImageInputs>& images);
 
 }  // namespace lockstep::huggingface

@@ -50,7 +50,8 @@ class Vit final : public Family {
     write_preprocessor(folder,
                        options.like,
                        config.at("image_size").get<int64_t>(),
-                       config::normalisation_of(options.data, static_cast<size_t>(channels)));
+                       config::normalisation_of(options.data, static_cast<size_t>(channels)),
+                       options.images);
   }
 
   void write(const ModelConfig& model,

@@ -141,6 +141,19 @@ void lower_length(int64_t context, const fs::path& folder, WrittenFolder& writte
       fmt::format("{} (with {} lowered to {})", kTokenizerConfig, kLength, context));
 }
 
+// With the max length, without which transformers would not truncate.
+void copy_tokenizer(const std::vector<TokenizerFile>& files,
+                    int64_t context,
+                    const fs::path& folder) {
+  for (const TokenizerFile& file : files) {
+    fs::remove(folder / file.name);
+    fs::copy_file(file.path, folder / file.name);
+  }
+  if (files.empty() || context == 0 || fs::exists(folder / kTokenizerConfig)) return;
+  write_file_atomically(folder / kTokenizerConfig,
+                        Json::object({{"model_max_length", context}}).dump({.indent = 2}) + "\n");
+}
+
 const char* torch_name(checkpoint::FileDtype dtype) {
   switch (dtype) {
     case checkpoint::FileDtype::kF32: return "float32";
@@ -208,6 +221,8 @@ WrittenFolder write_folder(const fs::path& out,
       fs::copy_file(options.like / name, folder / name);
       written.copied.push_back(name);
     }
+    if (options.like.empty() || tokenizer_file_in(options.like).empty())
+      copy_tokenizer(options.tokenizer, context_of(model), folder);
     if (lowered > 0 && fs::exists(folder / kTokenizerConfig))
       lower_length(lowered, folder, written);
     return checkpoint::write_safetensors(

@@ -20,6 +20,7 @@
 #include "models/onnx/bind/untrainable.h"
 #include "models/onnx/bind/usual_network.h"
 #include "models/onnx/nodes/lowering/lowering.h"
+#include "models/onnx/preprocessing_nodes.h"
 #include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
 #include "models/onnx/write/write_file.h"
@@ -172,6 +173,13 @@ class OnnxModel final : public models::Model {
                    elements_in_file(value, parameter.storage, elements_of_parameter(value.name)));
     }
     return arrays;
+  }
+
+  // See add_preprocessing_nodes().
+  void add_preprocessing(const config::Preprocessing& preprocessing, Additions& additions) const {
+    const std::vector<PreparedInput> prepared = prepared_inputs(inputs().meanings());
+    const size_t output = outputs_of(opened(), config_).front();
+    add_preprocessing_nodes(opened().file, prepared, output, preprocessing, additions);
   }
 
   graph::Graph build(const models::ModelIo& io,
@@ -469,8 +477,13 @@ class OnnxModel final : public models::Model {
 
 void write_trained(const OnnxConfig& config,
                    const std::string& path,
-                   const TrainedElements& elements) {
-  write_file(config.file, path, OnnxModel(config).trained(elements));
+                   const TrainedElements& elements,
+                   const TrainedFileOptions& options) {
+  const OnnxModel model(config);
+  Additions additions{.metadata = options.metadata};
+  if (options.preprocessing != nullptr) model.add_preprocessing(*options.preprocessing, additions);
+  const auto arrays = elements ? model.trained(elements) : std::map<std::string, Array>();
+  write_file(config.file, path, arrays, additions);
 }
 
 }  // namespace lockstep::onnx

@@ -1,6 +1,9 @@
 #include "runtime/base/tokenizer_files.h"
 
+#include <algorithm>
+
 #include "runtime/base/file.h"
+#include "runtime/base/names.h"
 
 namespace lockstep {
 
@@ -11,6 +14,23 @@ std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder) {
     if (file.filename() != "vocab.json" || is_there(folder / "merges.txt")) return file;
   }
   return {};
+}
+
+std::vector<TokenizerFile> tokenizer_files_at(const std::filesystem::path& path) {
+  if (path.empty() || !is_there(path)) return {};
+  if (!is_folder(path) && std::ranges::count(kAllTokenizerFiles, path.filename().string()) == 0) {
+    for (const auto& [ending, name] :
+         {std::pair(".txt", "vocab.txt"), {".model", "tokenizer.model"}})
+      if (has_suffix(path.string(), ending)) return {{name, path}};
+    return {{"tokenizer.json", path}};
+  }
+  const std::filesystem::path folder = is_folder(path) ? path : path.parent_path();
+  std::vector<TokenizerFile> files;
+  for (const std::string name : kAllTokenizerFiles)
+    if (is_file(folder / name)) files.push_back({name, folder / name});
+  if (is_file(folder / "chat_template.jinja"))
+    files.push_back({"chat_template.jinja", folder / "chat_template.jinja"});
+  return files;
 }
 
 }  // namespace lockstep

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -25,5 +27,15 @@ inline constexpr std::array kAllTokenizerFiles = {"added_tokens.json",
 // The tokenizer's file in a folder, the first of kTokenizerFiles; empty if it has none. vocab.json
 // counts only with merges.txt.
 std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder);
+
+// A file of a tokenizer, and its name among kAllTokenizerFiles or chat_template.jinja.
+struct TokenizerFile {
+  std::string name;
+  std::filesystem::path path;
+};
+
+// The files of the tokenizer at `path`, a folder or the tokenizer's main file, with those beside it.
+// Empty if there is none.
+std::vector<TokenizerFile> tokenizer_files_at(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/shape.h"
 #include "runtime/config/model_traits.h"
+#include "runtime/config/preprocessing.h"
 #include "runtime/data/label_counts.h"
 #include "runtime/data/sample_order.h"
 
@@ -140,6 +141,7 @@ struct DataSummary {
   std::vector<float> mean, std;  // (channels), with which the model normalises pixels
   // (target_columns) if targets are standardised: the file's value is target * std + mean.
   std::vector<double> target_mean, target_std;
+  config::Preprocessing preprocessing;  // of inputs other than tokens
 };
 
 struct OpenedData {

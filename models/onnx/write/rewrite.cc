@@ -22,47 +22,68 @@ class Rewriter {
  public:
   Rewriter(const std::string& path,
            const std::map<std::string, Array>& replaced,
-           TensorWriter& tensors)
-      : path_(path), replaced_(replaced), tensors_(tensors) {}
+           TensorWriter& tensors,
+           const Additions& additions)
+      : path_(path), replaced_(replaced), tensors_(tensors), additions_(additions) {}
 
   ByteChain model(Bytes bytes) {
     using Proto = schema::ModelProto;
-    ByteChain result = messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
-      if (field.number == Proto::kGraphFieldNumber) return graph(field.value, true);
-      if (field.number == Proto::kFunctionsFieldNumber) return function(field.value);
-      if (field.number == kTrainingInfo) return pair_of_graphs(field.value);
-      return std::nullopt;
-    });
+    ByteChain result = messages(
+        bytes,
+        [&](const WireField& field) -> std::optional<ByteChain> {
+          if (field.number == Proto::kGraphFieldNumber) return outermost_graph(field.value);
+          if (field.number == Proto::kFunctionsFieldNumber) return function(field.value);
+          if (field.number == kTrainingInfo) return pair_of_graphs(field.value);
+          return std::nullopt;
+        },
+        [&](const WireField& field) { return leaves_out_of_model(additions_, field); });
     for (const auto& [name, elements] : replaced_)
       if (written_.count(name) == 0)
         throw ConfigError(
             "{}: its graph has no initializer or Constant node {}", path_, quote_name(name));
+    result.own(fields_of_model(additions_));
     return result;
   }
 
  private:
   // Copies a message, with new values for the length-delimited fields for which `change` returns
-  // one.
-  static ByteChain messages(Bytes bytes, const Change& change) {
+  // one, and without those that are to be left out.
+  static ByteChain messages(Bytes bytes,
+                            const Change& change,
+                            const std::function<bool(const WireField&)>& leaves_out = nullptr) {
     return rewrite_message(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
       if (field.type != WireType::kBytes) return std::nullopt;
+      if (leaves_out && leaves_out(field)) return ByteChain();
       std::optional<ByteChain> value = change(field);
       return value ? with_value(field, std::move(*value)) : std::nullopt;
     });
+  }
+
+  ByteChain outermost_graph(Bytes bytes) {
+    ByteChain result;
+    result.own(additions_.first_in_graph);
+    result.append(graph(bytes, true));
+    result.own(additions_.last_in_graph);
+    return result;
   }
 
   ByteChain graph(Bytes bytes, bool outermost) {
     using Proto = schema::GraphProto;
     if (++depth_ > kMaxGraphDepth)
       throw ConfigError("{}: graphs are nested more than {} deep", path_, kMaxGraphDepth);
-    ByteChain result = messages(bytes, [&](const WireField& field) -> std::optional<ByteChain> {
-      if (field.number == Proto::kNodeFieldNumber) return node(field.value, outermost);
-      if (field.number == kSparseInitializer) return sparse(field.value);
-      if (field.number != Proto::kInitializerFieldNumber) return std::nullopt;
-      const std::string name = text_of(field.value, schema::TensorProto::kNameFieldNumber);
-      const Array* elements = outermost ? new_elements(name) : nullptr;
-      return tensor(field.value, elements, fmt::format("initializer {}", quote_name(name)));
-    });
+    ByteChain result = messages(
+        bytes,
+        [&](const WireField& field) -> std::optional<ByteChain> {
+          if (field.number == Proto::kNodeFieldNumber) return node(field.value, outermost);
+          if (field.number == kSparseInitializer) return sparse(field.value);
+          if (field.number != Proto::kInitializerFieldNumber) return std::nullopt;
+          const std::string name = text_of(field.value, schema::TensorProto::kNameFieldNumber);
+          const Array* elements = outermost ? new_elements(name) : nullptr;
+          return tensor(field.value, elements, fmt::format("initializer {}", quote_name(name)));
+        },
+        [&](const WireField& field) {
+          return outermost && leaves_out_of_graph(additions_, field);
+        });
     --depth_;
     return result;
   }
@@ -168,6 +189,7 @@ class Rewriter {
   const std::string& path_;
   const std::map<std::string, Array>& replaced_;
   TensorWriter& tensors_;
+  const Additions& additions_;
   std::set<std::string> written_;
   int depth_ = 0;
 };
@@ -177,8 +199,9 @@ class Rewriter {
 ByteChain rewrite_model(Bytes model,
                         const std::string& path,
                         const std::map<std::string, Array>& replaced,
-                        TensorWriter& tensors) {
-  return Rewriter(path, replaced, tensors).model(model);
+                        TensorWriter& tensors,
+                        const Additions& additions) {
+  return Rewriter(path, replaced, tensors, additions).model(model);
 }
 
 }  // namespace lockstep::onnx

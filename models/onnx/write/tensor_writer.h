@@ -11,6 +11,7 @@
 #include "models/onnx/read/array.h"
 #include "models/onnx/read/external_data.h"
 #include "models/onnx/read/wire.h"
+#include "models/onnx/write/additions.h"
 
 namespace lockstep::onnx {
 
@@ -59,12 +60,13 @@ class TensorWriter {
 // already.
 Array converted(const Array& array, ElementType type, const std::string& what);
 
-// Copies the bytes of an ONNX file, with new elements for the tensors named in `replaced`.
-// `tensors` collects the external elements. `path` is the file's, for error messages. Throws
+// Copies the bytes of an ONNX file, with new elements for the tensors named in `replaced`, and with
+// the additions. `tensors` collects the external elements. `path` is the file's, for errors. Throws
 // ConfigError.
 ByteChain rewrite_model(Bytes model,
                         const std::string& path,
                         const std::map<std::string, Array>& replaced,
-                        TensorWriter& tensors);
+                        TensorWriter& tensors,
+                        const Additions& additions = {});
 
 }  // namespace lockstep::onnx

@@ -52,24 +52,26 @@ MappedFile map(const std::string& path) {
 void write_file(const std::string& source,
                 const std::string& target,
                 const std::map<std::string, Array>& replaced,
+                const Additions& additions,
                 uint64_t limit_bytes) {
   const MappedFile file = map(source);
   (void)parse_file(file.bytes(), source);
-  write_model(file.bytes(), source, target, replaced, limit_bytes);
+  write_model(file.bytes(), source, target, replaced, additions, limit_bytes);
 }
 
 void write_model(Bytes bytes,
                  const std::string& source,
                  const std::string& target,
                  const std::map<std::string, Array>& replaced,
+                 const Additions& additions,
                  uint64_t limit_bytes) {
   const std::filesystem::path data = target + ".data";
   const std::string location = data.filename().string();
   auto tensors = std::make_unique<TensorWriter>(source, location, false);
-  ByteChain model = rewrite_model(bytes, source, replaced, *tensors);
+  ByteChain model = rewrite_model(bytes, source, replaced, *tensors, additions);
   if (model.size() > limit_bytes) {
     tensors = std::make_unique<TensorWriter>(source, location, true);
-    model = rewrite_model(bytes, source, replaced, *tensors);
+    model = rewrite_model(bytes, source, replaced, *tensors, additions);
   }
   if (model.size() > limit_bytes)
     throw ConfigError(

@@ -10,6 +10,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/file_kind.h"
+#include "runtime/config/image_normalisation.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/big_endian.h"
 #include "runtime/data/class_warnings.h"
@@ -271,6 +272,16 @@ class Idx final : public DataFormat {
     return largest(labels.array.values) + 1;
   }
 
+  // (N, H, W, C); the last extents may be left out.
+  config::ImageInputs inputs_of(const IdxArray& array) const {
+    std::vector<int64_t> extents = array.extents;
+    if (extents.size() == 2) extents.insert(extents.begin() + 1, 1);
+    if (extents.size() == 3) extents.push_back(1);
+    const auto channels = static_cast<size_t>(extents[3]);
+    config::ImageNormalisation by = config::normalisation_of(data_, channels);
+    return {extents[1], extents[2], 0, std::move(by.mean), std::move(by.std)};
+  }
+
   // Samples: x (F) f32 = (byte / 255 - mean) / std, with F the product of all extents but the
   // first; label () i32. Memory holds the bytes; they are normalised when read.
   OpenedData open_features(const config::ModelTraits& model, bool need_train) const {
@@ -279,9 +290,13 @@ class Idx final : public DataFormat {
                         model.field("loss"));
     OpenedData opened;
     DataSummary& summary = opened.summary;
+    const auto dataset_of = [&](IdxPair pair) {
+      summary.preprocessing.images = inputs_of(pair.images.array);
+      return std::make_unique<IdxDataset>(std::move(pair), idx_);
+    };
     int64_t classes = -1;
     if (need_train) {
-      opened.train = std::make_unique<IdxDataset>(open_train(2, &classes), idx_);
+      opened.train = dataset_of(open_train(2, &classes));
       summary.train_samples = opened.train->samples();
       summary.features = opened.train->input().shape[0];
     } else if (model.outputs == 0 && !idx_.train_labels.empty()) {
@@ -299,7 +314,7 @@ class Idx final : public DataFormat {
       classes = model.outputs;
     }
     if (has_eval()) {
-      opened.eval = std::make_unique<IdxDataset>(open_eval(2, &classes), idx_);
+      opened.eval = dataset_of(open_eval(2, &classes));
       summary.eval_samples = opened.eval->samples();
       const int64_t features = opened.eval->input().shape[0];
       if (opened.train != nullptr && features != summary.features)

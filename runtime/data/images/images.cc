@@ -41,13 +41,15 @@ PipelineSettings settings_for(const DataConfig& config, const ImageStore& store)
 OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint64_t seed) {
   OpenedData opened;
   DataSummary& summary = opened.summary;
+  int64_t resize = 0;  // of the set that is evaluated, if there is one
   const auto open = [&](const std::shared_ptr<const ImageStore>& store) {
     if (config.augment.colour_jitter && store->channels() != 3)
       throw ConfigError(
           "data.augment.colour_jitter: given, but the images have {} channels; allowed: with 3",
           store->channels());
-    auto dataset =
-        std::make_unique<ImageDataset>(store, settings_for(config, *store), config, seed);
+    PipelineSettings settings = settings_for(config, *store);
+    resize = settings.resize;
+    auto dataset = std::make_unique<ImageDataset>(store, std::move(settings), config, seed);
     const Shape& shape = dataset->input().shape;
     if (summary.height > 0 && Shape{summary.height, summary.width, summary.channels} != shape)
       throw DataError("images for evaluation are {}, but those for training are {}",
@@ -76,6 +78,7 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
       config::normalisation_of(config, static_cast<size_t>(summary.channels));
   summary.mean = std::move(normalisation.mean);
   summary.std = std::move(normalisation.std);
+  summary.preprocessing.images = {summary.height, summary.width, resize, summary.mean, summary.std};
   summary.description = fmt::format(
       "{}: {} training and {} evaluation samples of {} x {} pixels, {} channels, {} classes",
       stores.kind,

@@ -144,6 +144,24 @@ void check_not_empty(const std::vector<int64_t>& rows,
   if (rows.empty()) throw DataError("{}: has no good records for {}", name, use);
 }
 
+config::TableInputs inputs_of(const TableConfig& config,
+                              const TableSchema& schema,
+                              const TableEncoder& encoder,
+                              const Standard& standard) {
+  config::TableInputs inputs{.missing = config.missing,
+                             .target = schema.columns[schema.target].name,
+                             .target_mean = standard.mean,
+                             .target_std = standard.std};
+  for (const ColumnEncoding& encoding : encoder.encodings())
+    inputs.columns.push_back({.name = schema.columns[encoding.column].name,
+                              .categorical = encoding.kind == ColumnKind::kCategorical,
+                              .mean = encoding.mean,
+                              .std = encoding.std,
+                              .missing_indicator = encoding.missing_indicator,
+                              .categories = encoding.categories});
+  return inputs;
+}
+
 std::string describe(const OpenedData& opened,
                      const TableEncoder& encoder,
                      const TableTarget& target) {
@@ -252,6 +270,7 @@ OpenedData make_table(const TableText& train,
     summary.target_mean = {standard.mean};
     summary.target_std = {standard.std};
   }
+  summary.preprocessing.table = inputs_of(table, schema, *encoder, standard);
   if (opened.train != nullptr) summary.train_samples = opened.train->samples();
   if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
   summary.description = describe(opened, *encoder, target);

@@ -5,6 +5,7 @@
 
 #include "runtime/base/checksum.h"
 #include "runtime/checkpoint/format/class_names.h"
+#include "runtime/checkpoint/format/preprocessing.h"
 #include "runtime/config/paths.h"
 #include "runtime/metrics/environment.h"
 #include "runtime/plan/moment_layout.h"
@@ -52,6 +53,9 @@ checkpoint::CheckpointState CheckpointContent::state(const Progression& progress
   state.extra[checkpoint::kContentKey] = to_hex(context_.data.summary.train_checksum);
   if (!context_.bits.value_or("").empty()) state.extra[checkpoint::kBitsKey] = *context_.bits;
   checkpoint::keep_class_names(context_.data.summary.class_names, state);
+  if (context_.model.input != config::ModelInput::kTokens)
+    checkpoint::keep_preprocessing(config::preprocessor_fields(context_.data.summary.preprocessing),
+                                   state);
   if (config.execution.precision == Precision::kFp16 || progression.loss_scale.skipped > 0)
     state.extra[checkpoint::kLossScaleKey] = fmt::format("{} {} {}",
                                                          progression.loss_scale.value,

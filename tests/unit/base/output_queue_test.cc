@@ -170,7 +170,7 @@ TEST_F(OutputQueueTest, ANewRedrawReplacesOneThatWaits) {
 TEST_F(OutputQueueTest, OtherTextTakesThePlaceOfARedraw) {
   OutputQueue queue({});
   const std::string erase(OutputQueue::kEraseLine);
-  for (const std::string& text : {"a warning\n", "another\n"}) {
+  for (const std::string text : {"a warning\n", "another\n"}) {
     queue.add(writer(), erase + "50%", Kind::kRedraw);
     queue.add(writer(), erase + "51%", Kind::kRedraw);
     queue.add(writer(), text);

@@ -27,7 +27,7 @@ class WriteOnnx : public ::testing::Test {
     return lockstep::read_file(path(name), size_t{1} << 20);
   }
   File written(const std::map<std::string, Array>& replaced, uint64_t limit = kLargestFile) {
-    onnx::write_file(path("m.onnx"), path("new.onnx"), replaced, limit);
+    onnx::write_file(path("m.onnx"), path("new.onnx"), replaced, {}, limit);
     return onnx::read_file(path("new.onnx"));
   }
   void expect_refused(const std::map<std::string, Array>& replaced, const std::string& part) {

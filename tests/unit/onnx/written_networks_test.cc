@@ -298,7 +298,7 @@ TEST_F(WrittenNetworks, LargeOnesHaveTheirWeightsInAFileOfTheirOwn) {
   const Weights weights(network.graph);
   OnnxConfig onnx;
   onnx.file = new_path();
-  write_graph(network, "net", onnx.file, std::cref(weights), 3000);
+  write_graph(network, "net", onnx.file, std::cref(weights), {}, 3000);
   EXPECT_LE(std::filesystem::file_size(onnx.file), 3000U);
   EXPECT_GE(std::filesystem::file_size(onnx.file + ".data"), 18U * 24 * sizeof(float));
   const Graph graph = build(5), again = models::open_model(onnx)->build(io, 5, Purpose::kInference);
