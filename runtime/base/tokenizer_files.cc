@@ -1,5 +1,7 @@
 #include "runtime/base/tokenizer_files.h"
 
+#include <system_error>
+
 #include "runtime/base/file.h"
 
 namespace lockstep {
@@ -10,7 +12,14 @@ std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder) {
     if (!is_there(file)) continue;
     if (file.filename() != "vocab.json" || is_there(folder / "merges.txt")) return file;
   }
-  return {};
+  std::error_code error;
+  std::filesystem::path only;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    if (entry.path().extension() != ".tiktoken") continue;
+    if (!only.empty()) return {};
+    only = entry.path();
+  }
+  return only;
 }
 
 }  // namespace lockstep
