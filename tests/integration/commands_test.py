@@ -8,7 +8,6 @@ import json
 import math
 import pathlib
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -88,50 +87,6 @@ def evaluates(bench):
     few = bench.run("eval", bench.mlp, "--data", bench.folder, "--checkpoint", bench.folder / "mlp",
                     "--set", "eval.max_samples=7")
     assert "on 7 samples" in few.stdout, few.stdout
-
-
-def run_folders(bench):
-    """A run folder or a checkpoint as CONFIG is the config and the weights that its name promises."""
-    run, out = bench.folder / "mlp", bench.folder / "result.json"
-
-    def hash_of(*arguments, ranks=0):
-        done = bench.run("eval", *arguments, "--json", out, ranks=ranks)
-        return json.loads(out.read_text())["weights_hash"], done.stdout + done.stderr
-
-    def explicit(checkpoint):
-        return hash_of(bench.mlp, "--data", bench.folder, "--checkpoint", checkpoint)[0]
-
-    root = run / "checkpoints"
-    best, newest = (root / "best").read_text().strip(), sorted(root.glob("step-*"))[-1]
-    for ranks in (0, 2):
-        found, log = hash_of("mlp/", ranks=ranks)
-        assert found == explicit(root / "best") and f"{best}, the best of the run" in log, log
-    assert hash_of(root)[0] == explicit(root / "best"), "checkpoints/ as CONFIG"
-    assert hash_of(run, "--checkpoint", newest)[0] == explicit(newest), "--checkpoint is not taken"
-    for checkpoint in sorted(root.glob("step-*")) + [root / "best"]:
-        assert hash_of(checkpoint)[0] == explicit(checkpoint), f"{checkpoint} as CONFIG"
-    moved = bench.folder / "moved"
-    shutil.copytree(run, moved)
-    (moved / "checkpoints/best").unlink()
-    found, log = hash_of(moved)
-    assert found == explicit(newest) and f"{newest.name}, the newest of the run" in log, log
-    # A run goes on in its folder, which may have moved, and does not begin again.
-    done = bench.run("train", "moved", "--max-steps", "60")
-    assert "its run continues there" in done.stderr + done.stdout, done.stderr
-    assert (moved / "checkpoints" / newest.name).is_dir() and not (moved / "moved").exists()
-    bench.run("train", moved, "--resume", "none", code=4)
-    bench.run("train", moved, "--run-dir", bench.folder / "again", "--max-steps", "1")
-    assert json.loads((bench.folder / "again/metrics.jsonl").read_text().splitlines()[0])["step"] == 1
-    assert "is a checkpoint" in bench.run("train", newest, code=2).stderr
-    bench.run("launch", "-n", "2", "--", "train", moved)
-    for command in (("plan", moved), ("data", "inspect", moved), ("config", moved, "--check"),
-                    ("config", "--defaults", moved), ("plan", newest), ("data", "inspect", newest)):
-        bench.run(*command)
-    (moved / "checkpoints").rename(bench.folder / "elsewhere")
-    assert "has no checkpoint yet" in bench.run("eval", moved, code=4).stderr
-    assert "without config.textproto" in bench.run("eval", bench.folder, code=2).stderr
-    bench.run("generate", "gpt", "--prompt", "a small", "--tokens", "3")
-    bench.run("predict", "mlp", "--data", bench.folder, "--out", bench.folder / "of_run.safetensors")
 
 
 def predicts(bench):
@@ -518,7 +473,7 @@ def tells_whether_done(bench):
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-commands-") as folder:
         bench = Bench(sys.argv[1], pathlib.Path(folder))
-        for part in (evaluates, run_folders, predicts, averages, benches, exchanges, sends,
+        for part in (evaluates, predicts, averages, benches, exchanges, sends,
                      limits_vector_units, generates, ends, slices, refuses, plans_without_data,
                      diverges, runs_from_elsewhere, logs, tells_whether_done):
             part(bench)
