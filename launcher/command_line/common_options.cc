@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/handed_config.h"
-#include "runtime/config/parse.h"
 #include "runtime/run/config_checks.h"
 #include "runtime/run/read_config.h"
 
@@ -15,9 +15,13 @@ constexpr const char* kDeviceVariable = "LOCKSTEP_DEVICE";
 }  // namespace
 
 run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
-  const std::optional<std::string> handed = handed_config();
-  return read_config_of(
-      handed ? *handed : config::read_config_text(options.config), options, walltime);
+  if (const std::optional<std::string> handed = handed_config())
+    return read_config_of(*handed, options, walltime);
+  const ConfigText found = read_config_at(options.config);
+  CommonOptions at_place = options;
+  at_place.config = found.origin;
+  if (at_place.run_dir.empty()) at_place.run_dir = found.place.run_folder;
+  return read_config_of(found.text, at_place, walltime);
 }
 
 run::OpenedConfig read_config_of(const std::string& text,
@@ -51,7 +55,8 @@ void add_config_argument(CommandSpec& command, CommonOptions& options) {
   command.add(
       "CONFIG",
       &options.config,
-      "Config file: protobuf text format or JSON",
+      "Config file (protobuf text format or JSON); or the folder of a run or a checkpoint, whose "
+      "config is meant",
       {.required = true, .per_rank = true, .also = "config config_file config_path cfg conf c f"});
 }
 

@@ -11,7 +11,7 @@ namespace lockstep::launcher {
 
 // Flags that every command about a run shares.
 struct CommonOptions {
-  std::string config;            // path of the config file
+  std::string config;            // path of a config file, a run folder or a checkpoint
   std::vector<std::string> set;  // --set path.to.field=value
   std::string device = "auto";   // auto, cpu, cuda
   bool share_gpu = false;        // --share-gpu: several ranks on one GPU
@@ -22,11 +22,12 @@ struct CommonOptions {
   std::string log_level = "info";
 };
 
-// Reads the config file, applies --set, --data, --run-dir and `walltime` (of --walltime), opens the
-// model, and runs all checks that need no data. A rank started by `launch` uses the text that
-// `launch` has read, even if the file has changed since. Throws ConfigError.
+// Reads the config that CONFIG names (see config_source.h), applies --set, --data, --run-dir and
+// `walltime` (of --walltime), opens the model, and runs all checks that need no data. A run folder
+// as CONFIG is also the config's run folder, unless --run-dir is given. A rank started by `launch`
+// uses the text that `launch` has read, even if the file has changed since. Throws ConfigError.
 run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
-// The same, with `text` in place of the file's contents.
+// The same, with `text` in place of the contents of the file that CONFIG names.
 run::OpenedConfig read_config_of(const std::string& text,
                                  const CommonOptions& options,
                                  const std::string& walltime = "");
@@ -40,7 +41,7 @@ std::string device_of_environment();
 // Adds the flags for the device.
 void add_device_options(CommandSpec& command, CommonOptions& options);
 
-// Adds CONFIG, the config file.
+// Adds CONFIG.
 void add_config_argument(CommandSpec& command, CommonOptions& options);
 
 // Adds --set, which overrides fields of the config file.

@@ -1,13 +1,39 @@
 #include "launcher/command_line/train_options.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 
+#include "launcher/command_line/config_source.h"
+#include "launcher/command_line/handed_config.h"
 #include "runtime/base/error.h"
 #include "runtime/config/field_search.h"
 
 namespace lockstep::launcher {
+
+std::string decide_start(TrainOptions& options) {
+  CommonOptions& common = options.common;
+  const bool decides = options.resume.empty();
+  if (decides) options.resume = "none";
+  if (handed_config()) return "";  // launch has decided
+  const ConfigPlace place = find_config(common.config);
+  if (decides && place.run_folder.empty() && !place.checkpoint.empty())
+    throw ConfigError(
+        "CONFIG '{0}' is a checkpoint; to continue its run, give the run folder; to start another "
+        "run from this checkpoint, add --resume {0} --run-dir DIR; for a new run with its config, "
+        "--resume none --run-dir DIR",
+        common.config);
+  if (place.run_folder.empty() || !common.run_dir.empty()) return "";
+  common.run_dir = place.run_folder;
+  if (!decides) return "";
+  options.resume = "auto";
+  return fmt::format(
+      "'{}' is a run folder: its run continues there (--resume auto); --run-dir DIR would start "
+      "another run with its config",
+      common.config);
+}
 
 void check_train_options(const TrainOptions& options) {
   const std::string word = config::plain_flag(options.resume);
@@ -33,9 +59,8 @@ void add_train_options(CommandSpec& command, TrainOptions& options) {
       "--resume",
       &options.resume,
       "auto: continue from the newest checkpoint of the run folder, if there is one; none: start a "
-      "new run; or the path of a checkpoint",
-      {.show_default = true,
-       .also = "resume_from_checkpoint resume_from ckpt_path load restart continue "
+      "new run; or the path of a checkpoint. By default none or, if CONFIG is a run folder, auto",
+      {.also = "resume_from_checkpoint resume_from ckpt_path load restart continue "
                "checkpoint ckpt load_checkpoint auto_resume=auto"});
   command.add(
       "--allow-change",

@@ -322,7 +322,9 @@ std::string surplus_argument(const WordInPlace& place) {
     const bool given = std::ranges::any_of(place.words, [&](const std::string& other) {
       return other == option.name || other.starts_with(option.name + "=");
     });
-    const bool wanted = option.rules.required || option.name == "--prompt";
+    const bool prompts = find_option(command, "--prompt") != nullptr;
+    const bool wanted = option.rules.required || option.name == "--prompt" ||
+                        (option.name == "--checkpoint" && (!prompts || is_there(word)));
     if (option.name[0] == '-' && wanted && !given)
       return fmt::format(
           "unexpected '{}'; did you mean {} {}?", word, option.name, shell_word(word));

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/session.h"
@@ -140,8 +141,8 @@ void print_fields(const ConfigOptions& options) {
 // Runs all checks that need no data. Throws ConfigError.
 void check_file(const ConfigOptions& options) {
   if (options.field.empty()) throw ConfigError("--check: needs the path of a config file");
-  const RunConfig config = run::read_config(
-      config::read_config_text(options.field), options.field, {.set = options.set});
+  const ConfigText found = read_config_at(options.field);
+  const RunConfig config = run::read_config(found.text, found.origin, {.set = options.set});
   const run::OpenedConfig opened = run::open_config(config, /*run_follows=*/false);
   run::check_config(opened);
   run::choose_lanes(opened);
@@ -161,10 +162,13 @@ ExitCode run_config(Session& session, const ConfigOptions& options) {
     if (options.check) {
       check_file(options);
     } else if (!options.defaults.empty()) {
-      data::validate_data(
-          config::load_config(options.defaults, options.set, huggingface::find_model));
-      fmt::print("{}",
-                 config::complete_text(options.defaults, options.set, huggingface::find_model));
+      const std::filesystem::path file = find_config(options.defaults).file;
+      if (file.empty())
+        throw ConfigError(
+            "--defaults: '{}' is a checkpoint; allowed: a config file or a run folder",
+            options.defaults);
+      data::validate_data(config::load_config(file, options.set, huggingface::find_model));
+      fmt::print("{}", config::complete_text(file, options.set, huggingface::find_model));
     } else if (options.reference) {
       fmt::print("{}", config::reference_page());
     } else {
@@ -184,7 +188,7 @@ CommandSpec config_command() {
   command.add("FIELD",
               &options->field,
               "A field or a section, by path or name: train.lanes, lanes, optimizer.adam; with "
-              "--check, a config file");
+              "--check, a config file or a run folder");
   command.add("--check",
               &options->check,
               "Check a config file as far as is possible without data: fields, model, format of "

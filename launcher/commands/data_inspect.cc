@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "launcher/command_line/common_options.h"
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/data/images_at.h"
@@ -195,11 +196,21 @@ void apply_strict(const DataConfig& config, const std::vector<std::string>& warn
                   field);
 }
 
+// Whether the path is a run folder or a checkpoint, whose config is meant.
+bool is_run(const std::string& path) {
+  try {
+    return find_config(path).file != path;
+  } catch (const ConfigError&) {  // another folder
+    return false;
+  }
+}
+
 void inspect(const InspectOptions& options) {
   require_result_path("--json", options.common.json);
   const std::string& path = options.common.config;
-  if (const auto stores = open_images_at(path, /*skip_bad=*/true))
-    return inspect_images(*stores, options);
+  if (!is_run(path))
+    if (const auto stores = open_images_at(path, /*skip_bad=*/true))
+      return inspect_images(*stores, options);
   const run::OpenedConfig opened_config = read_config(options.common);
   RunConfig config = opened_config.config;
   const config::ModelTraits& model = opened_config.model->traits();
@@ -239,7 +250,7 @@ CommandSpec data_inspect_command() {
   CommandSpec command{.name = "inspect", .help = "Show what is in a data set, and check it"};
   command.add("CONFIG",
               &options->common.config,
-              "A config file; or a folder of images, tar files or a record file",
+              "A config file or a run folder; or a folder of images, tar files or a record file",
               {.required = true});
   add_config_options(command, options->common);
   command.add("--check", &options->check, "Decode every image, and list the bad ones");

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/first_rank.h"
@@ -65,13 +66,13 @@ Weights weights_of(const GenerateOptions& options,
                    const run::OpenedConfig& opened,
                    const exec::OpSet& ops) {
   const RunConfig& config = opened.config;
-  if (!options.checkpoint.empty()) {
-    const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
+  if (const auto found = choose_checkpoint(options.checkpoint, options.common.config)) {
+    const std::filesystem::path& folder = *found;
     const checkpoint::CheckpointState state = checkpoint::read_state(folder);
     return {state.step,
             choose_generation_type(opened, ops, &state, folder.string()),
             state.layout,
-            [=](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
+            [=, folder = *found](const std::vector<checkpoint::NamedSlice>& slices, float* flat) {
               huggingface::read_merged(folder, state, config, slices, flat);
             }};
   }
@@ -275,7 +276,8 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
   command.add("--checkpoint",
               &options.checkpoint,
               "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); "
-              "by default the weights of model.from or train.init_from",
+              "by default the weights of model.from or train.init_from or, if CONFIG is a run "
+              "folder, those of its best checkpoint, or of its newest if it has none",
               {.also = "ckpt weights model model_path load from checkpoint_path run"});
   command.add(
       "--tokenizer",

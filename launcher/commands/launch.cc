@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/command_line/train_options.h"
 #include "launcher/commands/commands.h"
@@ -83,17 +84,24 @@ ExitCode run_launch(Session& session, LaunchOptions options) {
   log_in_background();  // as it must keep watching the ranks
   require_result_path("--json", options.json);
   queue_results();
-  const TrainOptions train = parse_train(options.train);
+  TrainOptions train = parse_train(options.train);
+  const bool has_run_dir = !train.common.run_dir.empty(), has_resume = !train.resume.empty();
+  const std::string line = decide_start(train);
+  if (!has_resume) train.resume = "none";  // which means auto here
+  if (!line.empty()) log_info("{}", line);
   check_train_options(train);
   if (options.ranks == 0) choose_ranks(options, train);
-  const std::string text = config::read_config_text(train.common.config);
-  const run::OpenedConfig given = read_config_of(text, train.common);
+  const ConfigText found = read_config_at(train.common.config);
+  if (!has_run_dir && !train.common.run_dir.empty())
+    options.train.insert(options.train.end(), {"--run-dir", train.common.run_dir});
+  train.common.config = found.origin;
+  const run::OpenedConfig given = read_config_of(found.text, train.common);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
   int64_t recorded = 0;
   if (given.config.train.lanes == 0) recorded = resumed_choices(resume, given.config).lanes;
   const RunConfig config = run::choose_lanes(given, recorded).opened.config;
   config::validate_for_ranks(config, options.ranks);
-  return static_cast<ExitCode>(launch::Supervisor(options, train, text, config).run());
+  return static_cast<ExitCode>(launch::Supervisor(options, train, found.text, config).run());
 }
 
 }  // namespace

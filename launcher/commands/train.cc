@@ -267,9 +267,12 @@ struct CloseAtEnd {
   ~CloseAtEnd() { device.close(); }
 };
 
-ExitCode train(Session& session, const TrainOptions& options) {
+ExitCode train(Session& session, TrainOptions options) {
   init_log(options.common.log_level, session.communicator().rank(), session.communicator().size());
   train::install_stop_signals();
+  std::string start;
+  collectives::run_on_all(session.communicator(), [&] { start = decide_start(options); });
+  if (!start.empty()) log_info("{}", start);
   const run::OpenedConfig given = read_given_config(session, options);
   std::unique_ptr<exec::Device> device = choose_device(session, options.common, /*trains=*/true);
   const SameChoices choices = choose_same(session, options, given, device->ops());

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/run/checkpoint_config.h"
 #include "runtime/base/log.h"
@@ -20,12 +21,13 @@ namespace lockstep::launcher {
 
 void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
   add_common_options(command, options.common);
-  command.add("--checkpoint",
-              &options.checkpoint,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
-              {.required = true,
-               .also = "ckpt weights model_path load resume from checkpoint_path checkpoint_dir "
-                       "ckpt_path pretrained run"});
+  command.add(
+      "--checkpoint",
+      &options.checkpoint,
+      "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest); if "
+      "CONFIG is a run folder, by default its best checkpoint, or its newest if it has none",
+      {.also = "ckpt weights model_path load resume from checkpoint_path checkpoint_dir "
+               "ckpt_path pretrained run"});
   command.add("--average",
               &options.average,
               "Use the checkpoint's average of the weights (train.ema_decay)");
@@ -39,10 +41,23 @@ void add_evaluation_options(CommandSpec& command, EvaluationOptions& options) {
 namespace {
 
 // What the checkpoint's run recorded, if the config leaves a choice to it.
-RecordedChoices recorded_by(const EvaluationOptions& options, const RunConfig& config) {
+RecordedChoices recorded_by(const std::filesystem::path& folder, const RunConfig& config) {
   if (!has_auto_choice(config)) return {};
-  const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
   return recorded_choices(checkpoint::read_state(folder), folder.string(), config);
+}
+
+// The checkpoint of the options, which rank 0 finds: a run under way may write a newer one.
+std::filesystem::path find_checkpoint(collectives::Communicator& communicator,
+                                      const EvaluationOptions& options) {
+  std::string found;
+  collectives::run_on_root(communicator, [&] {
+    const auto chosen = choose_checkpoint(options.checkpoint, options.common.config);
+    if (!chosen)
+      throw ConfigError(
+          "--checkpoint is missing; give it, or a run folder in place of the config file");
+    found = chosen->string();
+  });
+  return collectives::broadcast_text(communicator, found);
 }
 
 }  // namespace
@@ -56,11 +71,12 @@ EvaluatedConfig read_evaluated_config(Session& session,
     require_result_path("--json", options.common.json);
     given = read_config(options.common);
   });
+  const std::filesystem::path folder = find_checkpoint(communicator, options);
   std::unique_ptr<exec::Device> device = choose_device(session, options.common);
   run::ChosenPrecision chosen;
   collectives::run_on_all(communicator, [&] {
     const exec::OpSet& ops = device->ops();
-    const RecordedChoices recorded = recorded_by(options, given.config);
+    const RecordedChoices recorded = recorded_by(folder, given.config);
     chosen = run::choose_precision(
         run::choose_lanes(given, recorded.lanes).opened, purpose, ops, recorded.precision);
   });
@@ -68,7 +84,7 @@ EvaluatedConfig read_evaluated_config(Session& session,
   if (communicator.rank() == 0 && chosen.worth_logging) log_info("precision: {}", chosen.text());
   if (communicator.rank() == 0 && given.config.output.prometheus_port > 0)
     log_info("output.prometheus_port: not used, because only train serves metrics");
-  return {std::move(chosen.opened), std::move(device)};
+  return {std::move(chosen.opened), folder, std::move(device)};
 }
 
 EvaluationRun::EvaluationRun(Session& session,
@@ -76,18 +92,18 @@ EvaluationRun::EvaluationRun(Session& session,
                              EvaluatedConfig evaluated,
                              run::RunPurpose purpose)
     : opened_(std::move(evaluated.opened)),
+      checkpoint_(std::move(evaluated.checkpoint)),
       rank_(session, options.common, std::move(evaluated.device), opened_.config.comm, purpose) {
   collectives::Communicator& communicator = session.communicator();
   collectives::run_on_all(communicator, [&] {
     set_compute_threads(run::choose_threads(opened_.config, rank_.share));
     const bool needs_state = depends_on_checkpoint(opened_.config);
     if (needs_state) {
-      const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
-      state_ = checkpoint::read_state(folder);
-      opened_ = with_recorded_missing(opened_, state_, folder.string());
+      state_ = checkpoint::read_state(checkpoint_);
+      opened_ = with_recorded_missing(opened_, state_, checkpoint_.string());
       if (const auto older = with_recorded_parameters(opened_, state_)) {
         opened_ = *older;
-        if (communicator.rank() == 0) warn_of_older_revision(folder.string());
+        if (communicator.rank() == 0) warn_of_older_revision(checkpoint_.string());
       }
     }
     prepared_ = run::prepare_run(opened_,
@@ -107,21 +123,20 @@ EvaluationRun::EvaluationRun(Session& session,
     for (const std::string& warning : run::warnings_of(prepared_)) log_warn("{}", warning);
   context_.emplace(
       run::context_of(prepared_, communicator, rank_.device.slices(), rank_.device.backend()));
-  collectives::run_on_all(communicator, [&] { read_weights(options); });
+  collectives::run_on_all(communicator, [&] { read_weights(options.average); });
 }
 
-void EvaluationRun::read_weights(const EvaluationOptions& options) {
+void EvaluationRun::read_weights(bool average) {
   memory_ = train::allocate_run(context_->backend, prepared_.plan);
-  const std::filesystem::path folder = checkpoint::resolve_checkpoint(options.checkpoint);
-  state_ = checkpoint::read_state(folder);
+  state_ = checkpoint::read_state(checkpoint_);
   const plan::ParameterLayout& layout = prepared_.plan.layout;
   const std::vector<checkpoint::NamedSlice> slices = train::named_slices(layout);
   train::HostWeights weights(*context_, memory_);
-  if (options.average) {
+  if (average) {
     checkpoint::read_average(
-        folder, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
+        checkpoint_, state_, slices, {weights.data(), static_cast<size_t>(layout.elements)});
   } else {
-    checkpoint::read_model(folder, state_, slices, weights.data());
+    checkpoint::read_model(checkpoint_, state_, slices, weights.data());
   }
   weights.write();
 }

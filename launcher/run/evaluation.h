@@ -1,6 +1,7 @@
 #pragma once
 // A checkpoint's network on a device, with the evaluation set, for `eval` and `predict`.
 
+#include <filesystem>
 #include <string>
 
 #include "launcher/ranks/rank_context.h"
@@ -12,22 +13,23 @@ namespace lockstep::launcher {
 
 struct EvaluationOptions {
   CommonOptions common;
-  std::string checkpoint;
-  bool average = false;  // use the moving average of the weights
-  bool report = false;   // print the task's metrics in detail
+  std::string checkpoint;  // empty: that of the run folder that CONFIG is
+  bool average = false;    // use the moving average of the weights
+  bool report = false;     // print the task's metrics in detail
 };
 
 // Adds the shared flags, --checkpoint, --average and --report to a command.
 void add_evaluation_options(CommandSpec& command, EvaluationOptions& options);
 
-// A config whose precision is chosen, and the device.
+// A config whose precision is chosen, its checkpoint, and the device.
 struct EvaluatedConfig {
   run::OpenedConfig opened;
+  std::filesystem::path checkpoint;
   std::unique_ptr<exec::Device> device;
 };
 
-// Reads the config, which must be the same on all ranks, chooses the device and, for it and the
-// checkpoint, the precision. All ranks together; throws AgreedError.
+// Reads the config, which must be the same on all ranks, chooses the checkpoint (on rank 0), the
+// device and, for both, the precision. All ranks together; throws AgreedError.
 EvaluatedConfig read_evaluated_config(Session& session,
                                       const EvaluationOptions& options,
                                       run::RunPurpose purpose);
@@ -46,9 +48,10 @@ class EvaluationRun {
   const checkpoint::CheckpointState& state() const { return state_; }
 
  private:
-  void read_weights(const EvaluationOptions& options);
+  void read_weights(bool average);
 
   run::OpenedConfig opened_;
+  std::filesystem::path checkpoint_;
   RankContext rank_;
   run::PreparedRun prepared_;
   std::optional<train::RunContext> context_;

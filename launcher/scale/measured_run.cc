@@ -45,6 +45,8 @@ std::vector<std::string> training_command(const RunSetup& setup,
                 std::to_string(setup.steps),
                 "--run-dir",
                 run_dir.string(),
+                "--resume",
+                "none",
                 "--json",
                 result.string()});
   return words;

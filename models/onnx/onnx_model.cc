@@ -19,6 +19,7 @@
 #include "models/onnx/bind/output_extents.h"
 #include "models/onnx/bind/untrainable.h"
 #include "models/onnx/bind/usual_network.h"
+#include "models/onnx/freed_batch.h"
 #include "models/onnx/nodes/lowering/lowering.h"
 #include "models/onnx/preprocessing_nodes.h"
 #include "models/onnx/samples/mixing.h"
@@ -296,7 +297,7 @@ class OnnxModel final : public models::Model {
   // The file and what depends on it alone: opened at the first call. All throw ConfigError.
   const OpenedFile& opened() const {
     const std::lock_guard lock(mutex_);
-    if (opened_ == nullptr) opened_ = open_file(config_);
+    if (opened_ == nullptr) opened_ = open_with_free_batch(config_);
     return *opened_;
   }
   const NetworkInputs& inputs() const {

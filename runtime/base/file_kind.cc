@@ -16,20 +16,13 @@ using std::string_view_literals::operator""sv;
 constexpr std::string_view kPillow =
     "to convert it: python3 -c \"import sys; from PIL import Image; "
     "Image.open(sys.argv[1]).convert('RGB').save(sys.argv[2])\" FILE FILE.png";
-constexpr std::string_view kParquet =
-    "to convert it: python3 -c \"import pandas, sys; "
-    "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" FILE "
-    "FILE.jsonl";
-constexpr std::string_view kFeather =
-    "to convert it: python3 -c \"import pandas, sys; "
-    "pandas.read_feather(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" FILE "
-    "FILE.jsonl";
-constexpr std::string_view kExcel =
-    "to convert it: python3 -c \"import pandas, sys; "
-    "pandas.read_excel(sys.argv[1]).to_csv(sys.argv[2], index=False)\" FILE FILE.csv";
-constexpr std::string_view kOffice =
-    "to convert an Excel file: python3 -c \"import pandas, sys; "
-    "pandas.read_excel(sys.argv[1]).to_csv(sys.argv[2], index=False)\" FILE FILE.csv";
+// Readers of tables.
+constexpr std::string_view kParquet = "pandas.read_parquet(sys.argv[1])";
+constexpr std::string_view kFeather = "pandas.read_feather(sys.argv[1])";
+constexpr std::string_view kArrowStream = "pyarrow.ipc.open_stream(sys.argv[1]).read_pandas()";
+constexpr std::string_view kOrc = "pandas.read_orc(sys.argv[1])";
+constexpr std::string_view kHdf5 = "pandas.read_hdf(sys.argv[1])";
+constexpr std::string_view kExcel = "pandas.read_excel(sys.argv[1])";
 constexpr std::string_view kWebPage =
     "the download failed or needs a login; fetch the file itself again";
 constexpr std::string_view kTorch =
@@ -82,16 +75,20 @@ constexpr std::array kSignatures = {
     Signature{{"lz4", "an LZ4 file", "to unpack it: lz4 -d FILE"}, "\x04\x22\x4D\x18"},
     Signature{{"7z", "a 7-Zip archive", "to unpack it: 7z x FILE"}, "7z\xBC\xAF\x27\x1C"},
     Signature{{"rar", "a RAR archive", "to unpack it: unrar x FILE"}, "Rar!\x1A\x07"},
-    Signature{{"xlsx", "an Excel or Word file", kOffice}, "PK\x03\x04", 30, "[Content_Types].xml"},
-    Signature{{"xlsx", "an Excel or Word file", kOffice}, "PK\x03\x04", 30, "docProps/"},
-    Signature{{"xlsx", "an Excel file", kExcel}, "PK\x03\x04", 30, "xl/"},
-    Signature{{"xls", "an old Excel or Word file", kOffice}, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"},
+    Signature{
+        {"xlsx", "an Excel or Word file", "", kExcel}, "PK\x03\x04", 30, "[Content_Types].xml"},
+    Signature{{"xlsx", "an Excel or Word file", "", kExcel}, "PK\x03\x04", 30, "docProps/"},
+    Signature{{"xlsx", "an Excel file", "", kExcel}, "PK\x03\x04", 30, "xl/"},
+    Signature{{"xls", "an old Excel or Word file", "", kExcel}, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1"},
     Signature{{"zip", "an empty zip archive", ""}, "PK\x05\x06"},
     Signature{{"tar", "a tar archive", "to unpack it: tar xf FILE"}, "", 257, "ustar"},
-    Signature{{"parquet", "a Parquet file", kParquet}, "PAR1"},
-    Signature{{"arrow", "an Arrow file", kFeather}, "ARROW1"},
+    Signature{{"parquet", "a Parquet file", "", kParquet}, "PAR1"},
+    Signature{{"arrow", "an Arrow file", "", kFeather}, "ARROW1"},
+    Signature{
+        {"arrow_stream", "an Arrow stream", "", kArrowStream}, "\xFF\xFF\xFF\xFF", 6, "\0\0"sv},
+    Signature{{"orc", "an ORC file", "", kOrc}, "ORC\n"},
     Signature{{"npy", "a NumPy array (.npy)", ""}, "\x93NUMPY"},
-    Signature{{"hdf5", "an HDF5 file", ""}, "\x89HDF\r\n\x1a\n"},
+    Signature{{"hdf5", "an HDF5 file", "", kHdf5}, "\x89HDF\r\n\x1a\n"},
     Signature{{"gguf", "a GGUF file", ""}, "GGUF", 5, "\0\0\0"sv},
     Signature{{"matlab", "a MATLAB file", ""}, "MATLAB 5.0 MAT-file"},
     Signature{{"sqlite", "an SQLite database", ""}, "SQLite format 3\0"sv},
@@ -247,7 +244,36 @@ std::string begin_of_file(const std::string& path) {
   return begin;
 }
 
-std::string is_not(std::string_view begin, std::string_view wanted) {
+std::string conversion_of_table(std::string_view reader, TableForm form) {
+  std::string_view modules = "pandas, sys", write, result;
+  switch (form) {
+    case TableForm::kJsonLines:
+      write = ".to_json(sys.argv[2], orient='records', lines=True)";
+      result = "FILE.jsonl";
+      break;
+    case TableForm::kCsv:
+      write = ".to_csv(sys.argv[2], index=False)";
+      result = "FILE.csv";
+      break;
+    case TableForm::kNpy:
+      return fmt::format(
+          "to convert it: python3 -c \"import numpy, pandas, sys; numpy.save(sys.argv[2], "
+          "{}.to_numpy('float32'))\" FILE FILE.npy",
+          reader);
+    case TableForm::kImages:
+      return fmt::format(
+          "to make a folder for each class of a table of images (columns image and label): python3 "
+          "-c \"import pandas, pathlib, sys; [(f.mkdir(parents=True, exist_ok=True), (f / "
+          "f'{{i}}.png').write_bytes(r['image']['bytes'])) for i, r in {}.iterrows() for f in "
+          "[pathlib.Path(sys.argv[2], str(r['label']))]]\" FILE FOLDER",
+          reader);
+  }
+  if (reader.starts_with("pyarrow")) modules = "pyarrow, sys";
+  return fmt::format(
+      "to convert it: python3 -c \"import {}; {}{}\" FILE {}", modules, reader, write, result);
+}
+
+std::string is_not(std::string_view begin, std::string_view wanted, TableForm form) {
   const FileKind kind = file_kind(begin);
   if (begin.empty()) return fmt::format("is empty, not {}", wanted);
   if (!kind && is_text(begin))
@@ -258,12 +284,13 @@ std::string is_not(std::string_view begin, std::string_view wanted) {
   if (!kind) return fmt::format("is not {}", wanted);
   std::string text = fmt::format("is {}, not {}", kind.name, wanted);
   if (!kind.remedy.empty()) text += fmt::format("; {}", kind.remedy);
+  if (!kind.table.empty()) text += fmt::format("; {}", conversion_of_table(kind.table, form));
   return text;
 }
 
-std::string is_not(std::span<const std::byte> begin, std::string_view wanted) {
-  return is_not(std::string_view(reinterpret_cast<const char*>(begin.data()), begin.size()),
-                wanted);
+std::string is_not(std::span<const std::byte> begin, std::string_view wanted, TableForm form) {
+  return is_not(
+      std::string_view(reinterpret_cast<const char*>(begin.data()), begin.size()), wanted, form);
 }
 
 }  // namespace lockstep

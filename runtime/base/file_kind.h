@@ -2,6 +2,7 @@
 // What a file is, by its bytes and not by its name.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ struct FileKind {
   std::string_view id;      // "webp"; empty: unknown
   std::string_view name;    // "a WebP image", for messages
   std::string_view remedy;  // a command or an advice; empty if there is none
+  // An expression of pandas that reads the file as a table; empty if it is none. The command that
+  // converts it then depends on what is wanted.
+  std::string_view table = {};
   explicit operator bool() const { return !id.empty(); }
 };
 
@@ -40,10 +44,20 @@ std::string_view utf16_name(std::string_view text);
 // The first kFileKindBytes of a file, or fewer; empty if it cannot be read.
 std::string begin_of_file(const std::string& path);
 
+// What a table of another format is to become.
+enum class TableForm : uint8_t { kJsonLines, kCsv, kNpy, kImages };
+
 // The end of a message about a file of the wrong format: "is a WebP image, not a NumPy array; to
 // convert it: ...", "is text that begins with '404', not ...", or if the kind is unknown "is not a
-// NumPy array". `wanted` has an article.
-std::string is_not(std::string_view begin, std::string_view wanted);
-std::string is_not(std::span<const std::byte> begin, std::string_view wanted);
+// NumPy array". `wanted` has an article; `form` is its format if the file is a table.
+std::string is_not(std::string_view begin,
+                   std::string_view wanted,
+                   TableForm form = TableForm::kJsonLines);
+std::string is_not(std::span<const std::byte> begin,
+                   std::string_view wanted,
+                   TableForm form = TableForm::kJsonLines);
+
+// "to convert it: python3 -c ..." for a table that pandas reads by this expression.
+std::string conversion_of_table(std::string_view reader, TableForm form);
 
 }  // namespace lockstep

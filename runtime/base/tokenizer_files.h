@@ -10,11 +10,12 @@ namespace lockstep {
 
 // For messages.
 inline constexpr const char* kTokenizerFiles =
-    "tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt";
+    "tokenizer.json, tokenizer.model, vocab.json with merges.txt, vocab.txt, one *.tiktoken";
 
 // All files of tokenizers, which belong together if a folder is copied.
 inline constexpr std::array kAllTokenizerFiles = {"added_tokens.json",
                                                   "merges.txt",
+                                                  "qwen.tiktoken",
                                                   "sentencepiece.bpe.model",
                                                   "special_tokens_map.json",
                                                   "spiece.model",
@@ -25,7 +26,7 @@ inline constexpr std::array kAllTokenizerFiles = {"added_tokens.json",
                                                   "vocab.txt"};
 
 // The tokenizer's file in a folder, the first of kTokenizerFiles; empty if it has none. vocab.json
-// counts only with merges.txt.
+// counts only with merges.txt, a .tiktoken file only if there is no other one.
 std::filesystem::path tokenizer_file_in(const std::filesystem::path& folder);
 
 // A file of a tokenizer, and its name among kAllTokenizerFiles or chat_template.jinja.

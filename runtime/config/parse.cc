@@ -111,8 +111,6 @@ void expand_model(const ModelSource& model_in, Message* config) {
   expand_images(found.images, config);
 }
 
-constexpr const char* kRunConfig = "config.textproto";  // of a run folder
-
 std::unique_ptr<google::protobuf::Message> read_message(const std::string& text,
                                                         const std::string& origin,
                                                         const std::vector<std::string>& overrides,
@@ -157,10 +155,6 @@ std::string read_config_text(const std::filesystem::path& path) {
       throw ConfigError(
           "{}: too large for a config; allowed: at most {} bytes", path.string(), kMaxConfigBytes);
     }
-    if (error.error_number() == EISDIR && is_there(path / kRunConfig))
-      throw ConfigError("config '{}' is a folder; did you mean '{}'?",
-                        path.string(),
-                        (path / kRunConfig).string());
     if (error.error_number() == EISDIR)
       throw ConfigError("config '{}' is a folder; allowed: the path of a config file",
                         path.string());

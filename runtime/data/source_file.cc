@@ -51,22 +51,16 @@ void refuse_other_formats(std::span<const std::byte> bytes, const std::string& n
 }
 
 void refuse_other_than_table(std::span<const std::byte> bytes, const std::string& name) {
-  constexpr std::pair<std::string_view, std::string_view> kReaders[] = {
-      {"parquet", "read_parquet(sys.argv[1])"},
-      {"arrow", "read_feather(sys.argv[1])"},
-      {"xlsx", "read_excel(sys.argv[1])"},
-      {"json", "read_json(sys.argv[1], lines=open(sys.argv[1]).read(1) != '[')"}};
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const FileKind kind = file_kind(text);
-  const std::string_view id = is_json(text.substr(0, kFileKindBytes)) ? "json" : kind.id;
-  for (const auto& [other, reader] : kReaders)
-    if (id == other && (id == "json" || holds(kind, text)))
-      throw DataError(
-          "{}: is {}, not a table of text; to convert it: python3 -c \"import pandas, sys; "
-          "pandas.{}.to_csv(sys.argv[2], index=False)\" FILE FILE.csv",
-          name,
-          id == "json" ? "JSON" : kind.name,
-          reader);
+  const bool json = is_json(text.substr(0, kFileKindBytes));
+  const std::string_view reader =
+      json ? "pandas.read_json(sys.argv[1], lines=open(sys.argv[1]).read(1) != '[')" : kind.table;
+  if (!reader.empty() && (json || holds(kind, text)))
+    throw DataError("{}: is {}, not a table of text; {}",
+                    name,
+                    json ? "JSON" : kind.name,
+                    conversion_of_table(reader, TableForm::kCsv));
   refuse(bytes, name, /*markup_too=*/true);
 }
 

@@ -20,7 +20,7 @@
 // min-heap has an entry for each pair, rank << 32 | index of the left symbol, so that equal ranks
 // leave it from left to right. A merge does not remove the entries of the pairs that it changes.
 // Instead, an entry counts only if its rank is still the rank of its symbol (lazy deletion). That
-// is exact: a rank belongs to one pair of ids, and a symbol that has been merged into the one
+// is exact: a rank belongs to one merged token, and a symbol that has been merged into the one
 // before it has kNoRank.
 
 #include <algorithm>
@@ -305,6 +305,24 @@ PairTable read_merges(const JsonNode& node, const Vocabulary& vocabulary, size_t
 }
 
 }  // namespace
+
+std::unique_ptr<TokenModel> make_ranked_bpe(
+    Vocabulary tokens, const std::vector<std::pair<std::string, uint32_t>>& special) {
+  std::vector<std::array<uint32_t, 3>> merges;  // left, right, merged
+  tokens.for_each([&](std::string_view token, uint32_t id) {
+    for (size_t cut = decode_char(token.data()).bytes; cut < token.size();
+         cut += decode_char(token.data() + cut).bytes) {
+      const auto left = tokens.id_of(token.substr(0, cut)), right = tokens.id_of(token.substr(cut));
+      if (left && right) merges.push_back({*left, *right, id});
+    }
+  });
+  PairTable table(merges.size());
+  for (const auto& [left, right, merged] : merges) table.add(left, right, {merged, merged});
+  for (const auto& [token, id] : special) tokens.add(token, id);
+  BpeOptions options;
+  options.ignore_merges = true;
+  return std::make_unique<Bpe>(std::move(tokens), std::move(table), std::move(options));
+}
 
 std::unique_ptr<TokenModel> make_bpe(const JsonNode& node) {
   const JsonNode dropout = node.find("dropout");

@@ -7,6 +7,7 @@
 #include "runtime/base/error.h"
 #include "runtime/tokenizer/added_tokens.h"
 #include "runtime/tokenizer/decoder.h"
+#include "runtime/tokenizer/make_tokenizer.h"
 #include "runtime/tokenizer/normalizer.h"
 #include "runtime/tokenizer/post_processor.h"
 #include "runtime/tokenizer/pre_tokenizer.h"
@@ -20,8 +21,8 @@ namespace {
 
 class HuggingFaceTokenizer final : public Tokenizer {
  public:
-  explicit HuggingFaceTokenizer(const JsonNode& node)
-      : model_(make_token_model(node.at("model"))),
+  HuggingFaceTokenizer(const JsonNode& node, std::unique_ptr<TokenModel> model)
+      : model_(std::move(model)),
         normalizer_(node.find("normalizer")),
         pre_tokenizer_(node.find("pre_tokenizer"), model_->wants_bytes()),
         added_(node.find("added_tokens"), model_->vocabulary(), normalizer_),
@@ -181,7 +182,14 @@ std::unique_ptr<const Tokenizer> parse_tokenizer_json(std::string_view text,
   } catch (const JsonError& error) {
     throw DataError("{}: {}", name, error.what());
   }
-  return std::make_unique<HuggingFaceTokenizer>(JsonNode(json, name));
+  const JsonNode node(json, name);
+  return std::make_unique<HuggingFaceTokenizer>(node, make_token_model(node.at("model")));
+}
+
+std::unique_ptr<const Tokenizer> make_tokenizer(const Json& parts,
+                                                const std::string& name,
+                                                std::unique_ptr<TokenModel> model) {
+  return std::make_unique<HuggingFaceTokenizer>(JsonNode(parts, name), std::move(model));
 }
 
 }  // namespace lockstep::tokenizer

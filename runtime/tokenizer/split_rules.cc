@@ -14,6 +14,10 @@ constexpr std::string_view kGpt2 =
 constexpr std::string_view kLlama3 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// That of tiktoken's cl100k_base, in which white space at the end of a text is one word.
+constexpr std::string_view kCl100k =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+)"
+    R"(|\s++$|\s*[\r\n]|\s+(?!\S)|\s)";
 constexpr std::string_view kQwen2 =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -142,7 +146,7 @@ const char* gpt2_word(const Scanner& text, const char* p) {
   return text.skip_spaces(p);
 }
 
-template <int kMaxNumbers>
+template <int kMaxNumbers, bool kWholeEnd>
 const char* llama3_word(const Scanner& text, const char* p) {
   if (*p == '\'') {
     const char* end = text.skip_contraction(p, true);
@@ -156,6 +160,8 @@ const char* llama3_word(const Scanner& text, const char* p) {
   const char* word = *p == ' ' ? p + 1 : p;
   if (const Char first = text.at(word); first.bytes > 0 && first.kind == kOther)
     return text.skip_newlines(text.skip(word, kOther));
+  if (kWholeEnd)
+    if (const char* end = text.skip(p, kSpace); text.at_end(end)) return end;
   const char* lines = text.skip_to_newline(p);
   return lines != p ? lines : text.skip_spaces(p);
 }
@@ -225,15 +231,20 @@ struct KnownRule {
 
 constexpr std::array kKnownRules{
     KnownRule{"GPT-2", kGpt2, split_by<gpt2_word>},
-    KnownRule{"cl100k (Llama 3)", kLlama3, split_by<llama3_word<3>>},
-    KnownRule{"Qwen2", kQwen2, split_by<llama3_word<1>>},
+    KnownRule{"cl100k (Llama 3)", kLlama3, split_by<llama3_word<3, false>>},
+    KnownRule{"cl100k (tiktoken)", kCl100k, split_by<llama3_word<3, true>>},
+    KnownRule{"Qwen2", kQwen2, split_by<llama3_word<1, false>>},
     KnownRule{"o200k (GPT-4o, Llama 4)", kO200k, split_by<o200k_word<3, true>>},
     KnownRule{"Tekken (Mistral)", kTekken, split_by<o200k_word<1, false>>},
 };
 
 }  // namespace
 
+std::string_view gpt2_regex() { return kGpt2; }
+std::string_view cl100k_regex() { return kCl100k; }
+std::string_view llama3_regex() { return kLlama3; }
 std::string_view qwen2_regex() { return kQwen2; }
+std::string_view o200k_regex() { return kO200k; }
 
 void split_as_gpt2(TextPiece piece, PieceSink& next) { split_by<gpt2_word>(piece, next); }
 

@@ -16,8 +16,12 @@ using SplitRule = void (*)(TextPiece piece, PieceSink& next);
 // GPT-2's rule, which ByteLevel uses.
 void split_as_gpt2(TextPiece piece, PieceSink& next);
 
-// The regular expression of Qwen2's tokenizers.
+// The regular expressions of well-known tokenizers.
+std::string_view gpt2_regex();
+std::string_view cl100k_regex();
+std::string_view llama3_regex();
 std::string_view qwen2_regex();
+std::string_view o200k_regex();
 
 // The rule for that regular expression; null if it is not supported.
 SplitRule split_rule_of(std::string_view regex);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/tokenizer/growth_limit.h"
@@ -69,6 +70,11 @@ std::unique_ptr<TokenModel> make_token_model(const JsonNode& node);
 Vocabulary read_vocabulary(const JsonNode& node);
 
 std::unique_ptr<TokenModel> make_bpe(const JsonNode& node);
+// A byte-level BPE in which a token's id is its rank, as in tiktoken: neighbours that together are
+// a token are merged, the token of the lowest id first. A word that is a token is never split.
+// `special`: tokens that no merge makes.
+std::unique_ptr<TokenModel> make_ranked_bpe(
+    Vocabulary tokens, const std::vector<std::pair<std::string, uint32_t>>& special);
 std::unique_ptr<TokenModel> make_word_piece(const JsonNode& node);
 std::unique_ptr<TokenModel> make_unigram(const JsonNode& node);
 

@@ -7,6 +7,7 @@
 #include "runtime/base/tokenizer_files.h"
 #include "runtime/tokenizer/bpe_files.h"
 #include "runtime/tokenizer/json_node.h"
+#include "runtime/tokenizer/tiktoken.h"
 
 namespace lockstep::tokenizer {
 namespace {
@@ -66,6 +67,8 @@ std::unique_ptr<const Tokenizer> open_tokenizer(const fs::path& path) {
     return open_bpe_files(file.parent_path() / "vocab.json", file);
   const std::string bytes = read_bytes(file);
   if (file_kind(bytes)) throw DataError("{}: {}", file.string(), is_not(bytes, "a tokenizer"));
+  if (is_tiktoken(bytes) || has_suffix(file.string(), ".tiktoken"))
+    return parse_tiktoken(bytes, file.string());
   if (has_suffix(file.string(), ".txt"))
     return parse_bert_vocabulary(bytes, file.string(), options_beside(file));
   // A .model is a protobuf message, which does not begin like a JSON object.

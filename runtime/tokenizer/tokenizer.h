@@ -1,7 +1,8 @@
 #pragma once
 // Converts text to token ids and back. Tokenizers come from Hugging Face's tokenizer.json,
-// SentencePiece's .model, GPT-2's vocab.json with merges.txt, or BERT's vocab.txt. The ids are
-// those of the packages `tokenizers`, `sentencepiece` and `transformers`.
+// SentencePiece's .model, GPT-2's vocab.json with merges.txt, BERT's vocab.txt, or tiktoken's file
+// of ranks. The ids are those of the packages `tokenizers`, `sentencepiece`, `transformers` and
+// `tiktoken`.
 
 #include <cstdint>
 #include <filesystem>
@@ -52,7 +53,8 @@ class Tokenizer {
 };
 
 // Opens a tokenizer.json, a SentencePiece .model, a vocab.json with merges.txt beside it, a BERT
-// vocab.txt, or a folder with one of them (runtime/base/tokenizer_files.h). Throws DataError, which
+// vocab.txt, a file of ranks (tiktoken.h), or a folder with one of them
+// (runtime/base/tokenizer_files.h). Throws DataError, which
 // names the file and the part that is not supported.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& path);
 

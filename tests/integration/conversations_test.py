@@ -337,7 +337,21 @@ def main(binary, encode):
                     "data.conversations.train=silent.jsonl")
         # What people bring in place of lines of messages.
         lines("pretty.jsonl", [json.dumps([{"messages": [asked]}], indent=1)])
-        refused(DATA, ["pretty.jsonl: is one JSON array", "jq -c"], "data.conversations.train=pretty.jsonl")
+        refused(DATA, ["pretty.jsonl:2: has no answer"], "data.conversations.train=pretty.jsonl")
+
+        # ShareGPT's and Alpaca's forms, in one array and in lines, are the same samples as messages.
+        turns = [{"conversations": [{"from": "human", "value": q}, {"from": "gpt", "value": a}]} for q, a in learned.items()]
+        alpaca = [{"instruction": q, "input": "", "output": a} for q, a in learned.items()]
+        lines("messages.jsonl", rows[:len(learned)])
+        lines("turns.json", [json.dumps(turns, indent=2)])
+        lines("alpaca.json", [json.dumps(alpaca)])
+        lines("alpaca.jsonl", alpaca)
+        wanted, _ = evaluate("data.conversations.eval=messages.jsonl")
+        for file, form in (("turns.json", "ShareGPT's form"), ("alpaca.json", "Alpaca's form"), ("alpaca.jsonl", "Alpaca's form")):
+            loss, log = evaluate(f"data.conversations.eval={file}")
+            expect(loss == wanted and f"{file}: conversations: 4 in {form}" in log, f"{file}: {loss}, not {wanted}: {log}")
+        lines("mixed.jsonl", [turns[0], alpaca[0]])
+        refused(DATA, ["mixed.jsonl:2: is in Alpaca's form", "line 1 is in ShareGPT's form"], "data.conversations.train=mixed.jsonl")
         lines("roles.jsonl", [{"messages": [asked, {"role": "Assistant", "content": "b"}]}])
         refused(DATA, ["roles.jsonl:1: ", "the role 'Assistant'; did you mean 'assistant'?"],
                 "data.conversations.train=roles.jsonl")

@@ -83,8 +83,7 @@ def words_of_commands():
     mistake("train c.textproto 3", USAGE, "unexpected '3'", "one CONFIG")
     mistake("train c.textproto train.steps=3", USAGE, "did you mean --set train.steps=3?")
     mistake("train -c c.textproto", USAGE, "CONFIG is given without a flag: c.textproto")
-    mistake("eval c.textproto", USAGE, "--checkpoint is missing",
-            "usage: lockstep eval CONFIG --checkpoint VALUE")
+    mistake("eval c.textproto", USAGE, "--checkpoint is missing", "or a run folder")
     mistake("eval c.textproto runs", USAGE, "did you mean --checkpoint runs?")
     mistake("generate g.textproto 'Once upon'", USAGE, "did you mean --prompt 'Once upon'?")
     mistake("--hlep", USAGE, "did you mean lockstep --help?")
@@ -263,9 +262,10 @@ def ranks_without_mpi():
 
 def files_of_commands():
     mistake("train nowhere.textproto", USAGE, "config 'nowhere.textproto'", "No such file")
-    mistake("train .", USAGE, "config '.' is a folder")
+    mistake("train .", USAGE, "config '.' is a folder without config.textproto", "step-*")
     mistake("train text.txt", USAGE, "text.txt:1")
-    mistake("train runs/run", USAGE, "did you mean 'runs/run/config.textproto'?", run=True)
+    mistake("train runs/run/checkpoints/step-00000004", USAGE, "is a checkpoint", "run folder", run=True)
+    mistake("train runs/run --resume none", CHECKPOINT, "already has checkpoints", run=True)
     mistake("train c.textproto --resume nowhere", CHECKPOINT, "'nowhere' does not exist", "step-*")
     mistake("train c.textproto", CHECKPOINT, "--resume auto", "runs/run", run=True,
             name="run folder is in use")

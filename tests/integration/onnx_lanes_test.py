@@ -78,9 +78,20 @@ def fixed_batches(bench, relu):
         return network(bench.folder / f"{name}.onnx", node("Reshape", ["h", "val_2"], ["k"]),
                        weights={"val_2": ([len(shape)], list(shape))})
 
+    def fixed(name, batch, *nodes, weights=None):
+        return network(bench.folder / f"{name}.onnx", *nodes, batch=batch, output=("y", [batch, CLASSES]), weights=weights or {})
+
+    # The batch of an example is freed, with the shapes that have it in them: the same weights as without it.
+    split = node("Reshape", ["h", "val_2"], ["s"]), node("Relu", ["s"], ["r"]), node("Reshape", ["r", "val_3"], ["k"])
+    free = bench.run("free", text(network(bench.folder / "free.onnx", relu), lanes=4, batch=32))
+    for batch in (1, 4):
+        shapes = {"val_2": ([3], [batch, 2, HIDDEN // 2]), "val_3": ([2], [batch, HIDDEN])}
+        for path in (fixed(f"fixed{batch}", batch, relu), fixed(f"shaped{batch}", batch, *split, weights=shapes)):
+            bench.expect(bench.inspect(path)["only_batch"] == 0, f"{path}: its batch is not free")
+            bench.expect(bench.run(path.stem, text(path, lanes=4, batch=32)) == free, f"{path}: other weights")
+    mean = node("ReduceMean", ["h", "val_0"], ["m"]), node("Sub", ["h", "m"], ["k"])
     for path, batch, reason in (
-            (network(bench.folder / "fixed.onnx", relu, batch=1, output=("y", [1, CLASSES])), 1, 'input "x" has a fixed batch of 1'),
-            (network(bench.folder / "four.onnx", relu, batch=4, output=("y", [4, CLASSES])), 4, 'input "x" has a fixed batch of 4'),
+            (fixed("mixing", 4, *mean), 4, 'input "x" has a fixed batch of 4'),
             (with_shape("shape", 1, HIDDEN), 1, "its nodes fit a batch of 1 alone"),
             (with_shape("open", 4, -1), 4, "its nodes fit a batch of 4 alone"),
             (with_shape("large", 16, HIDDEN), 16, "its nodes fit a batch of 16 alone")):
@@ -92,7 +103,7 @@ def fixed_batches(bench, relu):
         found = bench.inspect(path)
         bench.expect(found["only_batch"] == batch and condition in found["conditions"], f"{path}: {found}")
         bench.refused([f"a lane has 2 samples, but {condition}"], text(path, lanes=16, batch=32))
-        bench.run(path.stem, text(path, lanes=32 // batch, batch=32))
+        bench.run(path.stem, text(path, lanes=1, batch=batch) if path.stem == "mixing" else text(path, lanes=32 // batch, batch=32))
     bench.expect(bench.inspect(network(bench.folder / "any.onnx", relu))["only_batch"] == 0, "a batch that is open")
     two = bench.folder / "two.onnx"
     two.write_bytes(model([node("Concat", ["a", "b"], ["h"], axis=1), node("Gemm", ["h", "last"], ["y"], transB=1)],
@@ -126,9 +137,11 @@ def auto(bench):
     apart = network(bench.folder / "auto.onnx", node("Relu", ["h"], ["k"]))
     normed = norm(bench.folder / "auto_norm.onnx", [0.9])
     centred = network(bench.folder / "auto_centred.onnx", node("ReduceMean", ["h", "val_0"], ["m"]), node("Sub", ["h", "m"], ["k"]))
-    four = network(bench.folder / "auto_four.onnx", node("Relu", ["h"], ["k"]), batch=4, output=("y", [4, CLASSES]))
+    four = network(bench.folder / "auto_four.onnx", node("Relu", ["h"], ["k"]), batch=4, output=("y", [4, CLASSES]))  # is freed
+    shaped = network(bench.folder / "auto_shaped.onnx", node("Reshape", ["h", "val_2"], ["k"]), weights={"val_2": ([2], [4, HIDDEN])})
     for path, fields, batch, lanes in ((apart, "", 32, 8), (normed, "", 32, 2), (normed, "batch_norm: SYNCHRONISED", 32, 8),
-                                       (normed, "batch_norm: RUNNING", 32, 8), (centred, "", 32, 1), (four, "", 24, 6)):
+                                       (normed, "batch_norm: RUNNING", 32, 8), (centred, "", 32, 1), (four, "", 24, 8),
+                                       (shaped, "", 24, 6)):
         config, out = bench.folder / "auto.textproto", bench.folder / "auto.json"
         config.write_text(text(path, fields, batch=batch).replace("lanes: 4", ""))
         done = lockstep_run.run(bench.binary, ["plan", config, "--json", out], ranks=0)

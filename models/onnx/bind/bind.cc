@@ -75,6 +75,15 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
   network_.outputs = file.outputs;
 }
 
+void Binder::define(int number, Array array) {
+  Value& defined = value(number);
+  defined.type = array.type;
+  defined.extents = array.extents;
+  defined.kind = ValueKind::kConstant;
+  defined.array = std::move(array);
+  defined_[static_cast<size_t>(number)] = true;
+}
+
 void Binder::add(const Node& node) {
   try {
     if (add_of_sequence(node)) return;

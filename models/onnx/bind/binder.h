@@ -20,6 +20,11 @@ class Binder {
   void add(const Node& node);
   // Whether an input of the node is undefined, because the node that computes it was not added.
   bool lacks_input(const Node& node) const;
+  // A value so far; whether its type and extents are known.
+  const Value& value_at(int number) const { return network_.values[static_cast<size_t>(number)]; }
+  bool is_defined(int number) const { return defined_[static_cast<size_t>(number)]; }
+  // Gives a value of the file, which no node computes, these elements.
+  void define(int number, Array array);
   // Returns the network, with only the nodes that the outputs need.
   Network finish();
 

@@ -42,7 +42,7 @@ IdxHeader read_header(std::span<const std::byte> bytes,
   if (magic >> 16 != 0)
     throw DataError("{}: {}{}",
                     name,
-                    is_not(bytes, "an IDX file"),
+                    is_not(bytes, "an IDX file", TableForm::kImages),
                     file_kind(bytes) ? "" : fmt::format(": it begins with {:#010x}", magic));
   if (type != kUnsignedByte)
     throw DataError(

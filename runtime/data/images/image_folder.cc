@@ -12,6 +12,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
+#include "runtime/base/table_names.h"
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/image_name.h"
@@ -95,10 +96,11 @@ std::string path_of(const DataConfig& config, const std::string& path, const cha
   const fs::path folder = fs::path(config.dir) / path;
   std::error_code error;
   if (!fs::is_directory(folder, error))
-    throw DataError("data.image_folder.{}: '{}' is not a folder{}",
-                    field,
-                    folder.string(),
-                    look_alike_hint(folder.string()));
+    throw DataError(
+        "data.image_folder.{}: '{}' is not a folder{}",
+        field,
+        folder.string(),
+        look_alike_hint(folder.string()) + conversion_by_name(path, TableForm::kImages));
   return folder.string();
 }
 

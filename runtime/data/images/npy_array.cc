@@ -135,7 +135,7 @@ class HeaderReader {
 // The header's text. Sets *before_values to the offset of the values.
 std::string_view header_of(std::string_view file, const std::string& name, size_t* before_values) {
   if (!file.starts_with(kMagic))
-    throw DataError("{}: {}", name, is_not(file, "a NumPy array (.npy)"));
+    throw DataError("{}: {}", name, is_not(file, "a NumPy array (.npy)", TableForm::kNpy));
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(file[at]); };
   if (file.size() < kLengthAt + 4)
     throw DataError("{}: {} bytes are too few for an NPY file", name, file.size());

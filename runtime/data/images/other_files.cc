@@ -22,7 +22,8 @@ std::string describe_first(const std::string& path) {
   const FileKind kind = file_kind(begin);
   if (kind.id == "jpeg" || kind.id == "png")
     return fmt::format("the first, {}, is {}; give it the ending .{}", path, kind.name, kind.id);
-  return fmt::format("the first, {}, {}", path, is_not(begin, "a JPEG or PNG image"));
+  return fmt::format(
+      "the first, {}, {}", path, is_not(begin, "a JPEG or PNG image", TableForm::kImages));
 }
 
 }  // namespace

@@ -99,8 +99,9 @@ uint64_t checksum_of(std::span<const std::byte> bytes) {
 RecordIndex parse_record_file(std::span<const std::byte> file, const std::string& name) {
   Header header;
   if (file.size() < sizeof(header) || std::memcmp(file.data(), kMagic, sizeof(kMagic)) != 0)
-    throw DataError(
-        "{}: {} (`lockstep data pack` writes record files)", name, is_not(file, "a record file"));
+    throw DataError("{}: {} (`lockstep data pack` writes record files)",
+                    name,
+                    is_not(file, "a record file", TableForm::kImages));
   std::memcpy(&header, file.data(), sizeof(header));
   if (checksum_of_header(header) != header.header_checksum)
     throw DataError("{}: the header is damaged: its checksum is wrong", name);

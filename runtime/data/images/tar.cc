@@ -85,7 +85,7 @@ void TarReader::refuse_other_formats() const {
   const std::string_view text(reinterpret_cast<const char*>(file_.data()), file_.size());
   const FileKind kind = file_kind(text);
   if (kind ? kind.id != "tar" : is_text(text))
-    throw DataError("{}: {}", name_, is_not(text, "a tar file"));
+    throw DataError("{}: {}", name_, is_not(text, "a tar file", TableForm::kImages));
 }
 
 void TarReader::refuse_sparse(const std::string& member) const {

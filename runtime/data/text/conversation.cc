@@ -1,5 +1,7 @@
 #include "runtime/data/text/conversation.h"
 
+#include <utility>
+
 #include "runtime/base/error.h"
 #include "runtime/data/text/json_lines.h"
 
@@ -10,11 +12,16 @@ Json message(const char* role, const Json& content) {
   return Json::object({{"role", Json(role)}, {"content", content}});
 }
 
+// Names of Alpaca's members: https://github.com/tatsu-lab/stanford_alpaca.
+constexpr const char *kInstruction = "instruction", *kOutput = "output", *kSystem = "system";
+constexpr const char* kShareGptList = "conversations";
+
 // Appends a member to the messages: a list of messages, or a string, which is a message of `role`.
 // Returns what is wrong with it, or "".
 std::string take_messages(const Json& member,
                           const std::string& field,
                           const char* role,
+                          const ConversationsConfig& config,
                           Json* all) {
   if (member.is_string()) {
     all->push_back(message(role, member));
@@ -23,7 +30,9 @@ std::string take_messages(const Json& member,
   if (member.kind() != Json::Kind::kArray || member.empty())
     return fmt::format("'{}' is neither a string nor a list of messages", field);
   Json messages = member;
-  std::string problem = check_messages(field, &messages);
+  bool is_share_gpt = false;
+  std::string problem = translate_messages(field, config, &messages, &is_share_gpt);
+  if (problem.empty()) problem = check_messages(field, &messages);
   if (!problem.empty()) return problem;
   for (const Json& each : messages) all->push_back(each);
   return {};
@@ -51,7 +60,99 @@ std::string problem_of_answers(const Conversation& conversation,
   return counted ? "" : "has no answer that counts in the loss: all have the weight 0";
 }
 
+// The members of a record that hold a prompt and an answer.
+struct PromptAndAnswer {
+  std::string prompt, answer;
+  bool alpaca = false;
+};
+
+// Those that the config names or, if the record lacks them, Alpaca's; empty: it has neither.
+PromptAndAnswer find_texts(const Json& line, const ConversationsConfig& config) {
+  for (const auto& [prompt, answer] : {std::pair(config.prompt, config.answer),
+                                       std::pair(std::string(kInstruction), std::string(kOutput))})
+    if (line.contains(prompt) && line.contains(answer))
+      return {prompt, answer, prompt == kInstruction && answer == kOutput};
+  return {};
+}
+
+// The text that belongs to the prompt. Lines with the default names of prompt and answer have none
+// by default.
+std::string input_of(const Json& line,
+                     const ConversationsConfig& config,
+                     const PromptAndAnswer& names,
+                     std::string* problem) {
+  const ConversationsConfig defaults;
+  if (names.prompt == defaults.prompt && config.input == defaults.input) return "";
+  const Json* input = config.input.empty() ? nullptr : line.find(config.input);
+  if (input == nullptr || input->is_null()) return "";
+  if (input->is_string()) return input->get<std::string>();
+  *problem = fmt::format("'{}' is not text", config.input);
+  return "";
+}
+
+// Alpaca's prompt, with the record's system text, if it has one, as its first sentence.
+std::string alpaca_prompt(const std::string& instruction,
+                          const std::string& input,
+                          std::string system) {
+  if (system.empty())
+    system = input.empty()
+                 ? "Below is an instruction that describes a task. Write a response that "
+                   "appropriately completes the request."
+                 : "Below is an instruction that describes a task, paired with an input that "
+                   "provides further context. Write a response that appropriately completes the "
+                   "request.";
+  return fmt::format("{}\n\n### Instruction:\n{}\n\n{}### Response:\n",
+                     system,
+                     instruction,
+                     input.empty() ? "" : fmt::format("### Input:\n{}\n\n", input));
+}
+
+std::string read_alpaca(const Json& line, const std::string& input, Conversation* conversation) {
+  conversation->form = ConversationForm::kAlpaca;
+  const Json* history = line.find("history");
+  if (history != nullptr && !history->empty())
+    return "has 'history', which is not read in Alpaca's form; give earlier turns as messages";
+  const auto text = [&](const char* name) {
+    const Json* member = line.find(name);
+    return member != nullptr && member->is_string() ? member->get<std::string>() : "";
+  };
+  for (const char* name : {kInstruction, kOutput})
+    if (text(name).empty())
+      return fmt::format(
+          "has an '{}' that is empty or not text; in Alpaca's form it needs {} and {}",
+          name,
+          kInstruction,
+          kOutput);
+  const std::string instruction = text(kInstruction), system = text(kSystem);
+  Json messages = Json::array();
+  if (!system.empty()) messages.push_back(message("system", Json(system)));
+  messages.push_back(
+      message("user", Json(input.empty() ? instruction : instruction + "\n\n" + input)));
+  messages.push_back(message("assistant", Json(text(kOutput))));
+  conversation->messages = std::move(messages);
+  conversation->prompt = alpaca_prompt(instruction, input, system);
+  conversation->answer = text(kOutput);
+  return "";
+}
+
+// The list of messages: the member that the config names or, if the record lacks it, ShareGPT's.
+std::string list_of_messages(const Json& line, const ConversationsConfig& config) {
+  if (line.contains(config.messages)) return config.messages;
+  const Json* list = line.find(kShareGptList);
+  return list != nullptr && list->kind() == Json::Kind::kArray ? kShareGptList : "";
+}
+
 }  // namespace
+
+const char* words_for(ConversationForm form) {
+  switch (form) {
+    case ConversationForm::kMessages: return "as messages with role and content";
+    case ConversationForm::kShareGpt: return "in ShareGPT's form (from, value)";
+    case ConversationForm::kTexts: return "as prompts and answers";
+    case ConversationForm::kAlpaca: return "in Alpaca's form (instruction, input, output)";
+  }
+  return "";
+}
 
 std::string read_conversation(std::string_view line,
                               const ConversationsConfig& config,
@@ -66,27 +167,39 @@ std::string read_conversation(std::string_view line,
   if (json.kind() != Json::Kind::kObject) return "is not a JSON object";
   conversation->unread = weight_of_line(json);
   if (const Json* tools = json.find("tools"); tools != nullptr) conversation->tools = *tools;
-  if (const Json* messages = json.find(config.messages); messages != nullptr) {
-    conversation->messages = *messages;
-    const std::string problem = check_messages(config.messages, &conversation->messages);
+  if (const std::string list = list_of_messages(json, config); !list.empty()) {
+    conversation->messages = json[list];
+    bool is_share_gpt = false;
+    std::string problem = translate_messages(list, config, &conversation->messages, &is_share_gpt);
+    if (is_share_gpt) conversation->form = ConversationForm::kShareGpt;
+    if (problem.empty()) problem = check_messages(list, &conversation->messages);
     return problem.empty() ? problem_of_answers(*conversation, config) : problem;
   }
-  const Json *prompt = json.find(config.prompt), *answer = json.find(config.answer);
-  if (prompt == nullptr || answer == nullptr)
+  const PromptAndAnswer names = find_texts(json, config);
+  if (names.prompt.empty())
     return fmt::format("has neither '{}' nor '{}' and '{}'{}",
                        config.messages,
                        config.prompt,
                        config.answer,
                        describe_other_form(json));
-  if (!config.texts_as_messages && prompt->is_string() && answer->is_string()) {
-    conversation->prompt = prompt->get<std::string>();
-    conversation->answer = answer->get<std::string>();
+  std::string problem;
+  const std::string input = input_of(json, config, names, &problem);
+  if (!problem.empty()) return problem;
+  if (names.alpaca) return read_alpaca(json, input, conversation);
+  conversation->form = ConversationForm::kTexts;
+  Json prompt = json[names.prompt];
+  const Json& answer = json[names.answer];
+  if (!input.empty() && prompt.is_string())
+    prompt = Json(prompt.get<std::string>() + "\n\n" + input);
+  if (!config.texts_as_messages && prompt.is_string() && answer.is_string()) {
+    conversation->prompt = prompt.get<std::string>();
+    conversation->answer = answer.get<std::string>();
     return {};
   }
   Json all = Json::array();
-  std::string problem = take_messages(*prompt, config.prompt, "user", &all);
+  problem = take_messages(prompt, names.prompt, "user", config, &all);
   conversation->first_answer = all.size();
-  if (problem.empty()) problem = take_messages(*answer, config.answer, "assistant", &all);
+  if (problem.empty()) problem = take_messages(answer, names.answer, "assistant", config, &all);
   conversation->messages = std::move(all);
   return problem.empty() ? problem_of_answers(*conversation, config) : problem;
 }

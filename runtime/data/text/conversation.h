@@ -1,7 +1,8 @@
 #pragma once
-// Conversations as lines of JSON: their messages, as people write them, and the positions of
+// Conversations as records of JSON: their messages, as people write them, and the positions of
 // answers in their text.
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,13 +13,29 @@
 
 namespace lockstep::data {
 
-// A line of data.conversations.
+// How a record holds its conversation.
+enum class ConversationForm : uint8_t {
+  kMessages,  // a list of messages with role and content
+  kShareGpt,  // a list of messages with from and value
+  kTexts,     // a prompt and an answer
+  kAlpaca,    // instruction, input and output
+};
+const char* words_for(ConversationForm form);  // "in Alpaca's form (...)", "as messages ..."
+
+// A record of data.conversations.
 struct Conversation {
-  Json messages;               // an array; null if there are only a prompt and an answer
-  size_t first_answer = 0;     // the assistant's messages from this index on are answers
-  Json tools;                  // the member `tools`, for the template; null: none
-  std::string prompt, answer;  // set only if there are no messages
-  std::string unread;          // a member of the line that means a weight and is not read, or ""
+  ConversationForm form = ConversationForm::kMessages;
+  Json messages;            // an array; null if there are only a prompt and an answer
+  size_t first_answer = 0;  // the assistant's messages from this index on are answers
+  Json tools;               // the member `tools`, for the template; null: none
+  std::string prompt,
+      answer;          // set if there are no messages, or if the texts do without a template
+  std::string unread;  // a member of the line that means a weight and is not read, or ""
+
+  // Whether prompt and answer are concatenated, because there are no messages or no chat template.
+  bool uses_texts(bool has_template) const {
+    return messages.is_null() || (!has_template && !answer.empty());
+  }
 };
 
 // A range of a text, in bytes.
@@ -34,7 +51,10 @@ struct AnsweredText {
   std::vector<TextSpan> left_out;  // those of weight 0
 };
 
-// Parses a line. Returns what is wrong with it, or "" and sets *conversation.
+// Parses a record. Roles and the names of members become those of chat templates: "user" and
+// "content" for ShareGPT's "human" and "value". In Alpaca's form the user's message is the
+// instruction, a blank line and the input; without a chat template the prompt is Alpaca's own.
+// Returns what is wrong with the record, or "" and sets *conversation.
 std::string read_conversation(std::string_view line,
                               const ConversationsConfig& config,
                               Conversation* conversation);
@@ -51,6 +71,14 @@ bool is_assistant(const Json& message);
 // Whether an answer counts in the loss: it does unless its `weight` is 0, as in OpenAI's files.
 bool counts_in_loss(const Json& message);
 
+// Renames roles and members of messages to those of chat templates, as the config says; messages of
+// ShareGPT's form are known without it. Leaves what is no list to check_messages(). Sets
+// *is_share_gpt if one of them has that form. Returns what is wrong, or "".
+std::string translate_messages(const std::string& field,
+                               const ConversationsConfig& config,
+                               Json* messages,
+                               bool* is_share_gpt);
+
 // Checks a list of messages, and joins contents that are lists of text parts to strings, as chat
 // templates expect them. `field` names the list in the message. Returns what is wrong, or "".
 std::string check_messages(const std::string& field, Json* messages);
@@ -62,8 +90,7 @@ std::string roles_in(const Json& messages);
 // not say that everything counts; empty if there is none. It is not read.
 std::string weight_of_line(const Json& line);
 
-// The form of a line without a conversation: a common one with the command that converts it, such
-// as "; it is in Alpaca's form; ...", otherwise the names of its members.
+// Why a record holds no conversation: the fields that are probably meant, or else its members.
 std::string describe_other_form(const Json& line);
 
 }  // namespace lockstep::data

@@ -14,7 +14,8 @@ bool is_white_space(const std::string& text) {
 
 ConversationTokens ConversationEncoder::encode(const Conversation& conversation,
                                                tokenizer::TokenEncoder& encoder) const {
-  if (conversation.messages.is_null()) return encode_texts(conversation, encoder);
+  if (conversation.uses_texts(files_.chat_template.has_value()))
+    return encode_texts(conversation, encoder);
   const AnsweredText answered = render_answers(files_, conversation);
   ConversationTokens tokens;
   encoder.encode(answered.text, /*with_special=*/false, &tokens.ids);

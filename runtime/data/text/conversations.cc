@@ -1,10 +1,12 @@
 // data.conversations: messages, or prompts and answers. A language model learns the answers.
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/log.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
@@ -20,18 +22,16 @@ namespace {
 
 constexpr char kTokenizerField[] = "data.conversations.tokenizer";
 
-// A line that is not blank, with its number, from 1.
+// A record, with the number of the line on which it begins, from 1.
 struct Line {
   std::string_view text;
   int64_t number = 0;
 };
 
-std::vector<Line> lines_of(std::string_view text) {
+std::vector<Line> lines_of(std::string_view text, const std::string& name) {
   std::vector<Line> lines;
-  Lines reader(text);
-  for (std::string_view line; reader.next(&line);)
-    if (line.find_first_not_of(" \t") != std::string_view::npos)
-      lines.push_back({line, reader.number()});
+  JsonRecords reader(text, name);
+  for (std::string_view record; reader.next(&record);) lines.push_back({record, reader.number()});
   return lines;
 }
 
@@ -41,7 +41,37 @@ struct ReadLine {
   std::string problem;  // not empty: the line is a bad record
   std::string failure;  // not empty: the run fails
   std::string unread;   // see Conversation
+  ConversationForm form = ConversationForm::kMessages;
 };
+
+bool is_plain(ConversationForm form) {
+  return form == ConversationForm::kMessages || form == ConversationForm::kTexts;
+}
+
+// A file in Alpaca's or ShareGPT's form has no other records: they would be another file's. Marks
+// those as bad.
+void require_one_form(const std::vector<Line>& lines, std::vector<ReadLine>& read) {
+  const auto good = [](const ReadLine& line) { return line.problem.empty(); };
+  const auto first = std::ranges::find_if(read, good);
+  if (first == read.end()) return;
+  for (ReadLine& line : read)
+    if (good(line) && line.form != first->form && !(is_plain(line.form) && is_plain(first->form)))
+      line.problem = fmt::format("is {}, but line {} is {}; allowed: one form in a file",
+                                 words_for(line.form),
+                                 lines[static_cast<size_t>(first - read.begin())].number,
+                                 words_for(first->form));
+}
+
+// "52002 in Alpaca's form (instruction, input, output)" for each form.
+std::string describe_forms(const std::vector<ReadLine>& read) {
+  std::map<ConversationForm, int64_t> counts;
+  for (const ReadLine& line : read)
+    if (line.problem.empty()) ++counts[line.form];
+  std::string text;
+  for (const auto& [form, count] : counts)
+    append_item(text, fmt::format("{} {}", count, words_for(form)));
+  return text;
+}
 
 class Conversations final : public TextFormat<ConversationsConfig> {
  public:
@@ -50,10 +80,13 @@ class Conversations final : public TextFormat<ConversationsConfig> {
   void check() const override {
     for (const auto& [field, name] : {std::pair("messages", config_.messages),
                                       std::pair("prompt", config_.prompt),
-                                      std::pair("answer", config_.answer)})
+                                      std::pair("answer", config_.answer),
+                                      std::pair("role", config_.role),
+                                      std::pair("content", config_.content),
+                                      std::pair("user_role", config_.user_role),
+                                      std::pair("assistant_role", config_.assistant_role)})
       if (name.empty())
-        config::refuse_value(
-            std::string("data.conversations.") + field, in_quotes(""), "the name of a field");
+        config::refuse_value(std::string("data.conversations.") + field, in_quotes(""), "a name");
   }
   void check_for_model(const config::ModelTraits& model) const override {
     if (model.text_task != config::TextTask::kNextToken)
@@ -120,8 +153,7 @@ class Conversations final : public TextFormat<ConversationsConfig> {
                                      std::string* packing_note) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
     const std::string_view text = text_in(file.bytes(), file.name());
-    require_json_lines(text, file.name());
-    const std::vector<Line> lines = lines_of(text);
+    const std::vector<Line> lines = lines_of(text, file.name());
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
     std::vector<ReadLine> read(lines.size());
     EncoderThreads threads(data_, tokenizer);
@@ -130,6 +162,8 @@ class Conversations final : public TextFormat<ConversationsConfig> {
                        read[static_cast<size_t>(i)] =
                            read_line(lines[static_cast<size_t>(i)], encoder, files, ids);
                      });
+    require_one_form(lines, read);
+    log_info("{}: conversations: {}", file.name(), describe_forms(read));
     // One token more than the context, because the last one is only a target.
     auto store = std::make_shared<ConversationStore>(model.context + 1);
     BadRecordLog bad(data_, file.name());
@@ -208,7 +242,8 @@ class Conversations final : public TextFormat<ConversationsConfig> {
     read.problem = read_conversation(line.text, config_, &conversation);
     read.unread = std::move(conversation.unread);
     if (!read.problem.empty()) return read;
-    if (!files.chat_template && !conversation.messages.is_null()) {
+    read.form = conversation.form;
+    if (!files.chat_template && !conversation.uses_texts(false)) {
       read.failure =
           "has messages, but the tokenizer has no chat template; set "
           "data.conversations.chat_template";

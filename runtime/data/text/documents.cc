@@ -7,7 +7,6 @@
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/column_names.h"
 #include "runtime/data/tables/csv.h"
-#include "runtime/data/text/json_lines.h"
 
 namespace lockstep::data {
 namespace {
@@ -121,7 +120,7 @@ DocumentReader::DocumentReader(const std::string& path, const DocumentOptions& o
   if (format_ == DocumentFormat::kCsv || format_ == DocumentFormat::kTsv)
     table_ = std::make_unique<Table>(
         text_, format_ == DocumentFormat::kCsv ? ',' : '\t', options_.column, path);
-  if (format_ == DocumentFormat::kJsonLines) require_json_lines(text_, path);
+  if (format_ == DocumentFormat::kJsonLines) records_ = JsonRecords(text_, path);
   separator_ = separator_in(text_, options_.separator);
   lines_ = Lines(text_);
 }
@@ -173,14 +172,11 @@ bool DocumentReader::next_text(RawDocument* document) {
 }
 
 bool DocumentReader::next_line(RawDocument* document) {
-  for (std::string_view line; lines_.next(&line);) {
-    position_ = text_.size() - lines_.rest().size();
-    if (is_blank(line)) continue;
-    *document = {.bytes = line, .cell = {}, .line = lines_.number(), .problem = {}};
-    return true;
-  }
-  position_ = text_.size();
-  return false;
+  std::string_view record;
+  const bool found = records_.next(&record);
+  position_ = text_.size() - records_.rest().size();
+  if (found) *document = {.bytes = record, .cell = {}, .line = records_.number(), .problem = {}};
+  return found;
 }
 
 std::optional<std::string_view> DocumentReader::text_of(RawDocument* document,

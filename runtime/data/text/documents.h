@@ -11,6 +11,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/text.h"
+#include "runtime/data/text/json_lines.h"
 
 namespace lockstep::data {
 
@@ -77,6 +78,7 @@ class DocumentReader {
   std::string_view text_;
   size_t position_ = 0;
   Lines lines_{std::string_view()};  // what follows position_, if the text is read by lines
+  JsonRecords records_;              // the same for JSON
   std::unique_ptr<Table> table_;
 };
 

@@ -30,6 +30,9 @@ constexpr OtherRole kOtherRoles[] = {
     {"model", "assistant"},
 };
 
+constexpr char kRoleFields[] =
+    "data.conversations.user_role, assistant_role and system_role name other roles";
+
 constexpr char kWithoutAnswer[] = "to leave an answer out of the loss, give it \"weight\": 0";
 
 // Members with which other trainers leave messages out of the loss.
@@ -81,17 +84,38 @@ std::string problem_of_role(const Json& message) {
   if (message.kind() != Json::Kind::kObject)
     return fmt::format("is {}; allowed: an object with 'role' and 'content'", kind_of(message));
   const Json* role = message.find("role");
-  if (role == nullptr && message.contains("from") && message.contains("value"))
-    return "has 'from' and 'value' (ShareGPT); allowed: 'role' and 'content'";
   if (role == nullptr)
     return fmt::format("has no 'role'; its members are {}", quoted_names(message.names()));
   if (!role->is_string()) return fmt::format("has a role that is {}, not text", kind_of(*role));
   const auto name = role->get<std::string>();
   const std::string_view meant = meant_role(name);
   if (meant.empty()) return "";
-  return fmt::format("has the role {}; did you mean '{}'? allowed: system, user, assistant, tool",
-                     in_quotes(name),
-                     meant);
+  return fmt::format(
+      "has the role {}; did you mean '{}'? allowed: system, user, assistant, tool; {}",
+      in_quotes(name),
+      meant,
+      kRoleFields);
+}
+
+// The role of chat templates for one in the data.
+std::string translated_role(const std::string& role, const ConversationsConfig& config) {
+  if (role == config.user_role || role == "human") return "user";
+  if (role == config.assistant_role || role == "gpt") return "assistant";
+  if (role == config.system_role) return "system";
+  return role;
+}
+
+// A message with the members `role` and `content`; the others stay.
+Json renamed(const Json& message,
+             const std::string& role_name,
+             const std::string& content_name,
+             const std::string& role) {
+  Json result = Json::object({{"role", Json(role)}});
+  if (const Json* content = message.find(content_name)) result["content"] = *content;
+  for (const std::string& name : message.names())
+    if (name != role_name && name != content_name && name != "role" && name != "content")
+      result[name] = message[name];
+  return result;
 }
 
 // Sets *text to the joined texts of a list of parts. Returns what is wrong, or "".
@@ -177,6 +201,50 @@ bool counts_in_loss(const Json& message) {
   return weight == nullptr || weight->is_null() || !(*weight == Json(0));
 }
 
+std::string translate_messages(const std::string& field,
+                               const ConversationsConfig& config,
+                               Json* messages,
+                               bool* is_share_gpt) {
+  if (messages->kind() != Json::Kind::kArray) return "";
+  Json all = Json::array();
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const Json& message = messages->at(i);
+    const bool share_gpt =
+        !message.contains(config.role) && message.contains("from") && message.contains("value");
+    const std::string role_name = share_gpt ? "from" : config.role;
+    const std::string content_name = share_gpt ? "value" : config.content;
+    const Json* const found = message.find(role_name);
+    if (found == nullptr && role_name != "role" && message.kind() == Json::Kind::kObject)
+      return fmt::format(
+          "'{}': message {} has no '{}', which data.conversations.role names; its "
+          "members are {}",
+          field,
+          i,
+          role_name,
+          quoted_names(message.names()));
+    if (found == nullptr || !found->is_string()) {
+      all.push_back(message);  // check_messages() reports it
+      continue;
+    }
+    const auto given = found->get<std::string>();
+    const std::string role = translated_role(given, config);
+    if (share_gpt && std::ranges::find(kRoles, role) == std::end(kRoles))
+      return fmt::format(
+          "'{}': message {} has the role {}; allowed in ShareGPT's form: human, gpt, system, "
+          "tool; {}",
+          field,
+          i,
+          in_quotes(given),
+          kRoleFields);
+    *is_share_gpt = *is_share_gpt || share_gpt;
+    all.push_back(role == given && role_name == "role" && content_name == "content"
+                      ? message
+                      : renamed(message, role_name, content_name, role));
+  }
+  *messages = std::move(all);
+  return "";
+}
+
 std::string check_messages(const std::string& field, Json* messages) {
   if (messages->kind() == Json::Kind::kArray && messages->empty())
     return fmt::format("'{}' is an empty list; allowed: a list of messages", field);
@@ -238,16 +306,9 @@ std::string member_of(const Json& line, std::initializer_list<std::string_view> 
 }  // namespace
 
 std::string describe_other_form(const Json& line) {
-  if (line.contains("instruction") && line.contains("output"))
-    return "; it is in Alpaca's form; to convert it: jq -c '{messages: [{role: \"user\", content: "
-           "(.instruction + (if (.input // \"\") == \"\" then \"\" else \"\\n\\n\" + .input "
-           "end))}, {role: \"assistant\", content: .output}]}' FILE > FILE.messages.jsonl";
-  const Json* turns = line.find("conversations");
-  if (turns != nullptr && turns->kind() == Json::Kind::kArray && !turns->empty() &&
-      turns->at(0).contains("from"))
-    return "; it is in ShareGPT's form; to convert it: jq -c '{messages: [.conversations[] | "
-           "{role: ({human: \"user\", gpt: \"assistant\"}[.from] // .from), content: .value}]}' "
-           "FILE > FILE.messages.jsonl";
+  if (line.contains("instruction") || line.contains("output"))
+    return fmt::format("; Alpaca's form needs 'instruction' and 'output'; its members are {}",
+                       quoted_names(line.names()));
   for (const std::string& name : line.names()) {
     const Json& member = line[name];
     if (member.kind() == Json::Kind::kArray && !member.empty() && member.at(0).contains("role"))

@@ -7,10 +7,10 @@
 #include "runtime/base/error.h"
 #include "runtime/base/json.h"
 #include "runtime/base/names.h"
+#include "runtime/base/table_names.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/tables/column_names.h"
-#include "runtime/data/text/json_lines.h"
 
 namespace lockstep::data {
 namespace {
@@ -47,7 +47,11 @@ TextTableKind text_table_kind(const std::string& path, const std::string& field)
   if (has_suffix(name, ".tsv")) return TextTableKind::kTsv;
   if (has_suffix(name, ".csv")) return TextTableKind::kCsv;
   if (has_suffix(name, ".jsonl") || has_suffix(name, ".ndjson")) return TextTableKind::kJsonLines;
-  config::refuse_value(field, in_quotes(path), kAllowedNames);
+  config::refuse_value(field,
+                       in_quotes(path),
+                       "{}{}",
+                       kAllowedNames,
+                       conversion_by_name(path, TableForm::kJsonLines));
 }
 
 TextTable::TextTable(std::string_view text,
@@ -57,7 +61,7 @@ TextTable::TextTable(std::string_view text,
                      bool quotes)
     : lines_(text), name_(std::move(name)), kind_(kind), columns_(std::move(columns)) {
   if (kind_ == TextTableKind::kJsonLines) {
-    require_json_lines(text, name_);
+    records_ = JsonRecords(text, name_);
     return;
   }
   if (quotes) csv_ = std::make_unique<CsvReader>(text, kind_ == TextTableKind::kCsv ? ',' : '\t');
@@ -146,8 +150,8 @@ bool TextTable::read_cells(TextTableRow* row, std::vector<std::string_view>* cel
 bool TextTable::next(TextTableRow* row) {
   if (kind_ == TextTableKind::kJsonLines) {
     *row = {};
-    if (!read_line(&row->json)) return false;
-    row->line = lines_.number();
+    if (!records_.next(&row->json)) return false;
+    row->line = records_.number();
     return true;
   }
   if (!read_cells(row, &read_)) return false;

@@ -9,6 +9,7 @@
 
 #include "runtime/base/text.h"
 #include "runtime/data/tables/csv.h"
+#include "runtime/data/text/json_lines.h"
 
 namespace lockstep::data {
 
@@ -65,6 +66,7 @@ class TextTable {
   void find_column(TextColumn* column, const std::vector<std::string_view>& names);
 
   Lines lines_;  // unless cells may be quoted
+  JsonRecords records_;
   std::string name_;
   TextTableKind kind_;
   std::vector<TextColumn> columns_;

@@ -1,10 +1,12 @@
 // Files under a wrong name. Catches a format that the messages cannot name, and text that is taken
 // for a binary format.
 #include "runtime/base/file_kind.h"
+#include "runtime/base/table_names.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -83,6 +85,35 @@ TEST(FileKind, IsNamedInMessages) {
             "is JSON that begins with '{\"error\": \"no such file\"}', not a JPEG or PNG image");
   EXPECT_EQ(is_not("BZh91AY&SY", "a table"),
             "is a bzip2 file, not a table; to unpack it: bzip2 -d FILE");
+}
+
+TEST(FileKind, TablesAreKnownByTheirEndings) {
+  for (const auto& [name, reader] : {std::pair("a.parquet", "pandas.read_parquet("),
+                                     {"x/b.XLSX", "pandas.read_excel("},
+                                     {"c.h5", "pandas.read_hdf("},
+                                     {"d.feather", "pandas.read_feather("}})
+    EXPECT_NE(conversion_by_name(name, TableForm::kCsv).find(reader), std::string::npos) << name;
+  EXPECT_EQ(conversion_by_name("parquet.csv", TableForm::kCsv), "");
+}
+
+// Catches a conversion to a format that the source does not read.
+TEST(FileKind, TablesBecomeWhatIsWanted) {
+  const auto of_parquet = [](TableForm form) { return is_not("PAR1 x", "what is wanted", form); };
+  EXPECT_EQ(
+      of_parquet(TableForm::kJsonLines),
+      "is a Parquet file, not what is wanted; to convert it: python3 -c \"import pandas, sys; "
+      "pandas.read_parquet(sys.argv[1]).to_json(sys.argv[2], orient='records', lines=True)\" "
+      "FILE FILE.jsonl");
+  for (const auto& [form, part] : {std::pair(TableForm::kCsv, ".to_csv("),
+                                   {TableForm::kNpy, "numpy.save(sys.argv[2], pandas.read_parquet"},
+                                   {TableForm::kImages, "r['image']['bytes']"}})
+    EXPECT_NE(of_parquet(form).find(part), std::string::npos) << of_parquet(form);
+  for (const auto& [begin, reader] :
+       {std::pair(std::string("ARROW1"), "pandas.read_feather"),
+        {std::string("\xFF\xFF\xFF\xFF\x10\x01\0\0", 8), "pyarrow.ipc.open_stream"},
+        {std::string("\x89HDF\r\n\x1a\n"), "pandas.read_hdf"},
+        {zip_of("xl/workbook.xml"), "pandas.read_excel"}})
+    EXPECT_NE(is_not(begin, "a table").find(reader), std::string::npos) << is_not(begin, "a table");
 }
 
 }  // namespace

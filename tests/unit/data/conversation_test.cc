@@ -33,8 +33,8 @@ TEST(Conversation, RolesThatTemplatesDoNotKnow) {
                                      std::pair(" user", "user"),
                                      std::pair("assistant\\n", "assistant"),
                                      std::pair("assistant\u00a0", "assistant"),
-                                     std::pair("human", "user"),
-                                     std::pair("gpt", "assistant")})
+                                     std::pair("prompter", "user"),
+                                     std::pair("chatgpt", "assistant")})
     expect_parts(problem_of(with(fmt::format(R"({{"role": "{}", "content": "b"}})", found))),
                  {"did you mean", meant});
   EXPECT_EQ(problem_of(with(R"({"role": "ipython", "content": "b"}, )"
@@ -128,12 +128,8 @@ TEST(Conversation, ContentsThatAreNotText) {
 }
 
 TEST(Conversation, OtherFormsAreNamedWithTheRemedy) {
-  expect_parts(problem_of(R"({"instruction": "a", "input": "", "output": "b"})"),
-               {"Alpaca's form", "jq -c"});
-  expect_parts(problem_of(R"({"conversations": [{"from": "human", "value": "a"}]})"),
-               {"ShareGPT's form", "jq -c"});
-  expect_parts(problem_of(with(R"({"from": "gpt", "value": "b"})")),
-               {"message 1 has 'from' and 'value' (ShareGPT); allowed: 'role' and 'content'"});
+  expect_parts(problem_of(R"({"instruction": "a", "input": ""})"),
+               {"Alpaca's form needs 'instruction' and 'output'", "'instruction', 'input'"});
   expect_parts(problem_of(R"({"dialog": [{"role": "user", "content": "a"}]})"),
                {"set data.conversations.messages to 'dialog'"});
   expect_parts(problem_of(R"({"question": "a", "Reply": "b"})"),
@@ -151,16 +147,136 @@ TEST(Conversation, JsonThatIsNotIsExplained) {
   expect_parts(problem_of(R"({"a": NaN})"), {"NaN and Infinity are not JSON: write null"});
 }
 
-TEST(JsonLines, OtherJsonIsNamed) {
-  const auto error = [](const std::string& text) {
-    return error_of([&] { require_json_lines(text, "a.jsonl"); });
-  };
-  expect_parts(error("[\n {\n  \"a\": 1\n }\n]\n"), {"a.jsonl: is one JSON array", "jq -c '.[]'"});
-  expect_parts(error("[{\"a\": 1}, {\"a\": 2}]"), {"is one JSON array"});
-  expect_parts(error("{\r\n  \"a\": 1\r\n}\r\n"), {"spread over several lines", "jq -c ."});
-  for (const char* good :
-       {"", "{\"a\": 1}\n{\"a\": 2}", "\n {\"a\": 1} \n", "[1]\n[2]\n", "{\"a\n{}"})
-    EXPECT_NO_THROW(require_json_lines(good, "a.jsonl")) << good;
+std::vector<std::pair<std::string, int64_t>> records_of(const std::string& text) {
+  JsonRecords reader(text, "a.json");
+  std::vector<std::pair<std::string, int64_t>> records;
+  for (std::string_view record; reader.next(&record);)
+    records.emplace_back(record, reader.number());
+  EXPECT_TRUE(reader.rest().empty());
+  return records;
+}
+
+// Catches lost, joined or torn records, and wrong line numbers.
+TEST(JsonRecords, LinesAndArrays) {
+  using Records = std::vector<std::pair<std::string, int64_t>>;
+  const Records two = {{R"({"a": 1})", 1}, {R"({"a": 2})", 2}};
+  EXPECT_EQ(records_of("{\"a\": 1}\n{\"a\": 2}"), two);
+  EXPECT_EQ(records_of("[{\"a\": 1},\n{\"a\": 2}]\n"), two);
+  EXPECT_EQ(records_of("[\n\n {\"a\":\n 1}\n, {\"b\": \"}],\\\"[\"} ]\r\n"),
+            (Records{{"{\"a\":\n 1}\n", 3}, {R"({"b": "}],\"["} )", 5}}));
+  EXPECT_EQ(records_of("\n {\"a\": 1} \n\n"), (Records{{R"( {"a": 1} )", 2}}));
+  EXPECT_EQ(records_of("[1]\n[2]\n"), (Records{{"[1]", 1}, {"[2]", 2}}));
+  for (const char* none : {"", "[]", "[ ]\n", "\n"}) EXPECT_TRUE(records_of(none).empty()) << none;
+}
+
+TEST(JsonRecords, OtherJsonIsNamed) {
+  const auto error = [](const std::string& text) { return error_of([&] { records_of(text); }); };
+  expect_parts(error("{\r\n  \"a\": 1\r\n}\r\n"),
+               {"a.json: ", "spread over several lines", "jq -c ."});
+  expect_parts(error("[{\"a\": 1},\n"), {"a.json: the JSON array has no end"});
+  expect_parts(error("[{\"a\": 1},\n{\"a\": 2"), {"a.json:2: ", "has no end"});
+  expect_parts(error("[{\"a\": 1}]\n]"), {"a.json:2: has text after the end"});
+}
+
+Json messages_of(const std::string& line, const ConversationsConfig& config = {}) {
+  Conversation conversation;
+  EXPECT_EQ(read_conversation(line, config, &conversation), "") << line;
+  return conversation.messages;
+}
+
+Json message_list(const std::vector<std::pair<const char*, const char*>>& messages) {
+  Json list = Json::array();
+  for (const auto& [role, content] : messages)
+    list.push_back(Json::object({{"role", Json(role)}, {"content", Json(content)}}));
+  return list;
+}
+
+// Catches roles or members of ShareGPT's form that reach the template under their own names.
+TEST(ConversationForms, ShareGpt) {
+  const std::string line =
+      R"({"id": 7, "conversations": [{"from": "system", "value": "s"}, {"from": "human", "value": )"
+      R"("a"}, {"from": "gpt", "value": "b"}]})";
+  const Json expected = message_list({{"system", "s"}, {"user", "a"}, {"assistant", "b"}});
+  EXPECT_EQ(messages_of(line), expected);
+  Conversation conversation;
+  EXPECT_EQ(read_conversation(line, {}, &conversation), "");
+  EXPECT_EQ(conversation.form, ConversationForm::kShareGpt);
+  expect_parts(problem_of(R"({"conversations": [{"from": "bard", "value": "a"}]})"),
+               {"'conversations': message 0 has the role 'bard'",
+                "human, gpt, system, tool",
+                "data.conversations.user_role"});
+  EXPECT_EQ(problem_of(R"({"conversations": [{"from": "human", "value": "a"}]})"),
+            "has no answer: no message has the role 'assistant', only 'user'");
+  // The assistant begins; two messages of the user follow each other: templates decide about both.
+  EXPECT_EQ(messages_of(R"({"conversations": [{"from": "gpt", "value": "b"}, {"from": "human", )"
+                        R"("value": "a"}, {"from": "human", "value": "c"}]})"),
+            message_list({{"assistant", "b"}, {"user", "a"}, {"user", "c"}}));
+}
+
+// Catches names of the config that are not used, or that lose other members of a message.
+TEST(ConversationForms, NamesOfTheConfig) {
+  ConversationsConfig config;
+  config.messages = "dialog";
+  config.role = "who";
+  config.content = "says";
+  config.user_role = "Q";
+  config.assistant_role = "A";
+  config.system_role = "rules";
+  const std::string line =
+      R"({"dialog": [{"who": "rules", "says": "s"}, {"who": "Q", "says": "a"}, )"
+      R"({"says": "b", "who": "A", "weight": 1}]})";
+  const Json read = messages_of(line, config);
+  ASSERT_EQ(read.size(), 3u);
+  EXPECT_EQ(read[0], message_list({{"system", "s"}}).at(size_t{0}));
+  EXPECT_EQ(read[1], message_list({{"user", "a"}}).at(size_t{0}));
+  EXPECT_EQ(read[2]["role"], Json("assistant"));
+  EXPECT_EQ(read[2]["content"], Json("b"));
+  EXPECT_EQ(read[2]["weight"], Json(1));
+  expect_parts(problem_of(R"({"dialog": [{"role": "user", "content": "a"}]})", config),
+               {"message 0 has no 'who'", "data.conversations.role", "'role', 'content'"});
+}
+
+// Catches another prompt than Alpaca's, and inputs that are lost.
+TEST(ConversationForms, Alpaca) {
+  Conversation conversation;
+  ASSERT_EQ(read_conversation(
+                R"({"instruction": "Add.", "input": "1 2", "output": "3"})", {}, &conversation),
+            "");
+  EXPECT_EQ(conversation.form, ConversationForm::kAlpaca);
+  EXPECT_EQ(conversation.messages, message_list({{"user", "Add.\n\n1 2"}, {"assistant", "3"}}));
+  EXPECT_EQ(conversation.answer, "3");
+  EXPECT_EQ(conversation.prompt,
+            "Below is an instruction that describes a task, paired with an input that provides "
+            "further context. Write a response that appropriately completes the request.\n\n"
+            "### Instruction:\nAdd.\n\n### Input:\n1 2\n\n### Response:\n");
+  ASSERT_EQ(
+      read_conversation(
+          R"({"output": "b", "instruction": "a", "input": "", "system": "s"})", {}, &conversation),
+      "");
+  EXPECT_EQ(conversation.messages,
+            message_list({{"system", "s"}, {"user", "a"}, {"assistant", "b"}}));
+  EXPECT_EQ(conversation.prompt, "s\n\n### Instruction:\na\n\n### Response:\n");
+  expect_parts(problem_of(R"({"instruction": "a", "output": ""})"), {"'output' that is empty"});
+  expect_parts(problem_of(R"({"instruction": "a", "input": 3, "output": "b"})"),
+               {"'input' is not text"});
+  expect_parts(problem_of(R"({"instruction": "a", "output": "b", "history": [["c", "d"]]})"),
+               {"has 'history', which is not read"});
+}
+
+// Catches an input that is lost with other names, and one that is read where none was before.
+TEST(ConversationForms, InputOfOtherNames) {
+  ConversationsConfig config;
+  config.prompt = "question";
+  config.answer = "reply";
+  config.input = "passage";
+  Conversation conversation;
+  const std::string line = R"({"question": "a", "passage": "p", "reply": "b"})";
+  ASSERT_EQ(read_conversation(line, config, &conversation), "");
+  EXPECT_EQ(conversation.prompt, "a\n\np");
+  ASSERT_EQ(
+      read_conversation(R"({"prompt": "a", "input": "p", "completion": "b"})", {}, &conversation),
+      "");
+  EXPECT_EQ(conversation.prompt, "a");
 }
 
 }  // namespace

@@ -58,6 +58,19 @@ TEST(SplitRules, Llama3) {
   EXPECT_EQ(by_regex(kLlama3, " \n \n\t z"), " \n \n|\t| z");
 }
 
+// In tiktoken's cl100k_base white space at the end of a text is one word; the rest is Llama 3's.
+TEST(SplitRules, Cl100k) {
+  const auto pieces_of = [](const std::string& text) {
+    Joined joined;
+    split_rule_of(cl100k_regex())({text, true}, joined);
+    return joined.text;
+  };
+  EXPECT_EQ(pieces_of(kText), by_regex(kLlama3, kText));
+  EXPECT_EQ(pieces_of("a\n  "), "a|\n  ");
+  EXPECT_EQ(by_regex(kLlama3, "a\n  "), "a|\n|  ");
+  EXPECT_EQ(pieces_of("a\n  b \n"), "a|\n| | b| \n");
+}
+
 TEST(SplitRules, Qwen2) {
   EXPECT_EQ(by_regex(kQwen2, kText),
             "I|'LL| go| | to|\tB|2|B|4|5|6|7| (|now|)!!\n\n| | it|'s| '|ſo|\u00a0x| \r\n| y|  ");
@@ -82,7 +95,8 @@ TEST(SplitRules, WordsByCase) {
 TEST(SplitRules, OthersAreRefused) {
   EXPECT_EQ(test::data_error_of([] { by_regex("a+", "a"); }),
             "t.json: pattern.Regex: value is \"a+\"; allowed: the regular expressions of GPT-2, "
-            "cl100k (Llama 3), Qwen2, o200k (GPT-4o, Llama 4), Tekken (Mistral)");
+            "cl100k (Llama 3), cl100k (tiktoken), Qwen2, o200k (GPT-4o, Llama 4), Tekken "
+            "(Mistral)");
 }
 
 TEST(Split, MatchesAreTreatedAsAsked) {
