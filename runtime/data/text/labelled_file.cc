@@ -56,7 +56,7 @@ class LabelledDataset final : public Dataset {
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
   int32_t label(int64_t index) const override {
-    return samples_.labels[static_cast<size_t>(index)];
+    return samples_.labels.empty() ? -1 : samples_.labels[static_cast<size_t>(index)];
   }
   std::vector<int64_t> lines() const override { return samples_.lines; }
   int64_t resident_bytes() const override {

@@ -225,7 +225,8 @@ TEST_F(LabelledText, OutputsAloneHaveTheLabelsThatAreThere) {
   const auto inputs = [&](config::TextTask task, const std::string& eval) {
     config_.eval = folder_.write("e.csv", eval);
     data_.source = config_;
-    return open_inputs(data_, encoder(task, 8, 2), 1);
+    const int64_t outputs = task == config::TextTask::kSequenceValues ? 1 : 2;
+    return open_inputs(data_, encoder(task, 8, outputs), 1);
   };
   train_on("a.csv", "text,label\na,no\nb,yes\n");
   const std::string eval = "label,text\nyes,a\n,b\nmaybe,c\nno,\"b\nc\"\nno,a\n";

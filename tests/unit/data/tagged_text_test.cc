@@ -125,6 +125,7 @@ TEST_F(TaggedText, OutputsAloneHaveTheTagsThatAreThere) {
   std::vector<std::pair<int64_t, std::string>> words;
   for (const SampleWord& word : opened.eval->words(0)) words.emplace_back(word.token, word.text);
   EXPECT_EQ(words, (std::vector<std::pair<int64_t, std::string>>{{1, "a"}, {2, "bx"}, {4, "c"}}));
+  config_.eval.clear();
   EXPECT_TRUE(open().train->words(0).empty());
 }
 
