@@ -113,8 +113,7 @@ std::string ago(double time, double now) {
   return format_duration(1000 * std::max(0.0, now - time)) + " ago";
 }
 
-// The index of the first of the newest lines that the last minute has; lines of a start before this
-// one are older. Without times: of the newest lines.
+// The index in the series `time`, which has a value, of the first line of the last minute.
 size_t window_begin(const RunHistory& run) {
   const MetricSeries& times = run.metrics.of("time");
   size_t begin = times.values.size();
@@ -212,7 +211,7 @@ void add_speed(Screen& screen, const RunHistory& run) {
              {rate("samples_per_s", " samples/s"),
               rate("tokens_per_s", " tokens/s"),
               fmt::format("{:.4g} ms a step", measured),
-              mfu.empty() ? "" : fmt::format("MFU {:.0f}%", 100 * mean_of(mfu))});
+              mfu.empty() ? "" : fmt::format("MFU {:.2g}%", 100 * mean_of(mfu))});
   const auto predicted = run.metrics.newest("predicted_step_ms");
   if (predicted && measured > 0)
     screen.row("forecast",
@@ -237,13 +236,12 @@ void add_phases(Screen& screen, const RunHistory& run) {
                      &all = run.metrics.of("step_ms");
   if (ranks.empty()) return;
   const MetricSeries& times = run.metrics.of("time");
-  const size_t begin = times.empty() ? 0 : window_begin(run);
+  const int64_t first_step = times.empty() ? 0 : times.steps[window_begin(run)];
   double window_ms = 0;
-  for (size_t i = begin; i < all.values.size(); ++i) window_ms += all.values[i];
+  for (size_t i = all.steps.size(); i > 0 && all.steps[i - 1] >= first_step; --i)
+    window_ms += all.values[i - 1];
   std::map<int64_t, double> longer_ms;  // by rank
-  for (size_t i = ranks.values.size();
-       i > 0 && begin < all.steps.size() && ranks.steps[i - 1] >= all.steps[begin];
-       --i)
+  for (size_t i = ranks.steps.size(); i > 0 && ranks.steps[i - 1] >= first_step; --i)
     longer_ms[static_cast<int64_t>(ranks.values[i - 1])] += longer.values[i - 1];
   const auto slowest =
       std::ranges::max_element(longer_ms, {}, [](const auto& rank) { return rank.second; });

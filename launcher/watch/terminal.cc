@@ -85,7 +85,7 @@ void Terminal::stop() {
 void Terminal::draw(const std::vector<std::string>& lines) {
   std::string text(kHome);
   for (size_t i = 0; i < lines.size(); ++i) {
-    if (i > 0) text += "\r\n";
+    if (i > 0) text += '\n';
     text.append(lines[i]).append(kEraseRest);
   }
   text += kEraseBelow;

@@ -91,7 +91,7 @@ class Terminal:
             time.sleep(0.05)  # until the terminal has its size
             os.execvpe(command[0], command, dict(os.environ, TERM="xterm", **environment))
         self.resize(columns, rows)
-        self.modes = termios.tcgetattr(self.master)
+        self.modes_before = self.modes_after = termios.tcgetattr(self.master)
 
     def resize(self, columns, rows):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -119,6 +119,7 @@ class Terminal:
                 break
             self.text += part.decode(errors="replace")
         code = os.waitstatus_to_exitcode(os.waitpid(self.process, 0)[1])
+        self.modes_after = termios.tcgetattr(self.master)
         os.close(self.master)
         return code
 
@@ -150,16 +151,15 @@ def watches(binary, run):
     frame = last_frame(small)
     assert len(frame) == 12 and max(map(len, frame)) <= 40, frame
     os.write(screen.master, b"q")
-    code, modes = screen.end(), screen.modes
+    code = screen.end()
     assert code == 0 and screen.text.count(LEAVE) == 1, (code, screen.text[-200:])
     # Signals end it as they end other programs, after the terminal is restored.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         screen = Terminal([binary, "watch", str(run)], 80, 24, NO_COLOR="1", LC_ALL="C")
         screen.read_until(lambda text: "q quits" in text)
         os.kill(screen.process, number)
-        screen.read_until(lambda text: LEAVE in text)
-        assert termios.tcgetattr(screen.master)[3] == modes[3], number
         assert screen.end() == -number, number
+        assert screen.modes_after == screen.modes_before, number
         assert screen.text.endswith("\x1b[?7h\x1b[?25h" + LEAVE), screen.text[-100:]
         assert "\x1b[32m" not in screen.text and "*" in screen.text and screen.text.isascii()
     plain = subprocess.run([binary, "watch", run], capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
@@ -239,7 +239,7 @@ def passes_on_to_both(binary, config, run, folder, port):
     assert ["tag", "end.ended", "max steps"] in tags and end == ["end", "r1", "FINISHED"], (tags, end)
     # The port does not matter for a resumed run.
     lockstep_run.train(binary, config, run, 0,
-                       ["--max-steps", 25, "--set", f"output.prometheus_port={port}"])
+                       ["--max-steps", 25, "--resume", "auto", "--set", f"output.prometheus_port={port}"])
     begin_again, *logs, _ = passes_on("wandb", run, folder, KNOWN="21")
     assert begin_again[1]["id"] == begin[1]["id"], (begin, begin_again)
     assert [log[1] for log in logs] == list(range(21, 26)), logs

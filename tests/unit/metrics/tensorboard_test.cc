@@ -126,7 +126,9 @@ TEST(TensorBoard, TheRunIsDescribedAndItsEndRecorded) {
     EXPECT_CONTAINS(records[3], "_hparams_/session_start_info");
     EXPECT_CONTAINS(records[3], "schedule.lr");
     EXPECT_CONTAINS(records[4], "train/loss");
-    if (done) EXPECT_CONTAINS(records[5], "_hparams_/session_end_info");
+    if (done) {
+      EXPECT_CONTAINS(records[5], "_hparams_/session_end_info");
+    }
   }
 }
 
