@@ -14,21 +14,24 @@ constexpr const char* kDeviceVariable = "LOCKSTEP_DEVICE";
 
 }  // namespace
 
-run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
+run::OpenedConfig read_config(const CommonOptions& options,
+                              const std::string& walltime,
+                              run::RunPurpose purpose) {
   const std::optional<std::string> handed = handed_config();
   return read_config_of(
-      handed ? *handed : config::read_config_text(options.config), options, walltime);
+      handed ? *handed : config::read_config_text(options.config), options, walltime, purpose);
 }
 
 run::OpenedConfig read_config_of(const std::string& text,
                                  const CommonOptions& options,
-                                 const std::string& walltime) {
+                                 const std::string& walltime,
+                                 run::RunPurpose purpose) {
   const run::ConfigOverrides overrides = {.set = options.set,
                                           .data_dir = options.data,
                                           .run_dir = options.run_dir,
                                           .walltime = walltime};
   run::OpenedConfig opened = run::open_config(run::read_config(text, options.config, overrides));
-  run::check_config(opened);
+  run::check_config(opened, purpose);
   return opened;
 }
 

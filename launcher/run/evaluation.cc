@@ -49,7 +49,7 @@ EvaluatedConfig read_evaluated_config(Session& session,
   run::OpenedConfig given;
   collectives::run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
-    given = read_config(options.common);
+    given = read_config(options.common, "", purpose);
   });
   std::unique_ptr<exec::Device> device = choose_device(session, options.common);
   run::ChosenPrecision chosen;

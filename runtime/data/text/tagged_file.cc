@@ -38,6 +38,9 @@ class TaggedDataset final : public Dataset {
   }
 
   int64_t length(int64_t index) const override { return samples_.texts.length(index); }
+  int64_t record_of(int64_t index) const override {
+    return samples_.records.empty() ? index : samples_.records[static_cast<size_t>(index)];
+  }
   LabelCounts label_counts() const override {
     LabelCounts counts;
     for (const int16_t tag : samples_.tags)
@@ -46,7 +49,8 @@ class TaggedDataset final : public Dataset {
   }
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
-           static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t));
+           static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t) +
+                                samples_.records.capacity() * sizeof(int64_t));
   }
   uint64_t checksum() const override {
     Checksum checksum;
@@ -160,6 +164,7 @@ class FileReader {
               ? int16_t{-1}
               : static_cast<int16_t>(tags_.class_of(sentence->tags[static_cast<size_t>(word)])));
     for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
+      samples_.records.push_back(records_ - 1);
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
@@ -187,9 +192,11 @@ class FileReader {
       const auto first = static_cast<size_t>(samples_.texts.begin(last));
       const std::vector<int16_t> tags(samples_.tags.begin() + static_cast<std::ptrdiff_t>(first),
                                       samples_.tags.end());
+      samples_.records.push_back(samples_.records.back());
       samples_.texts.add_again(last);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
     }
+    if (bad_.count() == 0) samples_.records = {};
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);

@@ -56,6 +56,8 @@ struct TaggedSamples {
 
   TextStore texts;
   std::vector<int16_t> tags;  // (tokens of all texts) -1: not a target
+  // (texts) see Dataset::record_of(); empty: their indices
+  std::vector<int64_t> records;
   int64_t bad_records = 0;
   int64_t cut = 0;  // number of truncated sentences
   std::vector<std::string> warnings;
