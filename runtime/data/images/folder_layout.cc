@@ -109,8 +109,10 @@ std::string describe_training(const fs::path& dir, const Listing& top, const std
       classes == 1 ? "is the class" : "are the classes",
       named_first(classes, kShown, [&](size_t i) { return escape_controls(top.folders[i]); }));
   if (top.images > 0)
-    text += fmt::format(
-        "; {} image{} outside of them left out", top.images, top.images == 1 ? " is" : "s are");
+    text += fmt::format("; {} image{} outside of them {} left out",
+                        top.images,
+                        plural(top.images),
+                        top.images == 1 ? "is" : "are");
   return text;
 }
 
