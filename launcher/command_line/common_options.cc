@@ -14,25 +14,28 @@ constexpr const char* kDeviceVariable = "LOCKSTEP_DEVICE";
 
 }  // namespace
 
-run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime) {
+run::OpenedConfig read_config(const CommonOptions& options,
+                              const std::string& walltime,
+                              run::RunPurpose purpose) {
   if (const std::optional<std::string> handed = handed_config())
-    return read_config_of(*handed, options, walltime);
+    return read_config_of(*handed, options, walltime, purpose);
   const ConfigText found = read_config_at(options.config);
   CommonOptions at_place = options;
   at_place.config = found.origin;
   if (at_place.run_dir.empty()) at_place.run_dir = found.place.run_folder;
-  return read_config_of(found.text, at_place, walltime);
+  return read_config_of(found.text, at_place, walltime, purpose);
 }
 
 run::OpenedConfig read_config_of(const std::string& text,
                                  const CommonOptions& options,
-                                 const std::string& walltime) {
+                                 const std::string& walltime,
+                                 run::RunPurpose purpose) {
   const run::ConfigOverrides overrides = {.set = options.set,
                                           .data_dir = options.data,
                                           .run_dir = options.run_dir,
                                           .walltime = walltime};
   run::OpenedConfig opened = run::open_config(run::read_config(text, options.config, overrides));
-  run::check_config(opened);
+  run::check_config(opened, purpose);
   return opened;
 }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "launcher/command_line/command_line.h"
-#include "runtime/run/open_config.h"
+#include "runtime/run/open_data.h"
 
 namespace lockstep::launcher {
 
@@ -26,11 +26,14 @@ struct CommonOptions {
 // `walltime` (of --walltime), opens the model, and runs all checks that need no data. A run folder
 // as CONFIG is also the config's run folder, unless --run-dir is given. A rank started by `launch`
 // uses the text that `launch` has read, even if the file has changed since. Throws ConfigError.
-run::OpenedConfig read_config(const CommonOptions& options, const std::string& walltime = "");
+run::OpenedConfig read_config(const CommonOptions& options,
+                              const std::string& walltime = "",
+                              run::RunPurpose purpose = run::RunPurpose::kTrain);
 // The same, with `text` in place of the contents of the file that CONFIG names.
 run::OpenedConfig read_config_of(const std::string& text,
                                  const CommonOptions& options,
-                                 const std::string& walltime = "");
+                                 const std::string& walltime = "",
+                                 run::RunPurpose purpose = run::RunPurpose::kTrain);
 
 // Adds the flags for results and logging.
 void add_output_options(CommandSpec& command, CommonOptions& options);

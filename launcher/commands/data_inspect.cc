@@ -19,7 +19,6 @@
 #include "runtime/base/text.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_pipeline.h"
-#include "runtime/data/target_warnings.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -138,6 +137,7 @@ void inspect_images(const data::ImageStores& stores, const InspectOptions& optio
   json["class_names"] = stores.class_names;
   for (const std::string& warning : stores.warnings) log_warn("{}", warning);
   fmt::print("{}\n", stores.kind);
+  if (!stores.held_out.empty()) fmt::print("{}\n", stores.held_out);
   size_t bad = inspect_set("training", stores.train, stores, options, &json);
   bad += inspect_set("evaluation", stores.eval, stores, options, &json);
   bad += static_cast<size_t>(stores.bad_records);
@@ -219,8 +219,8 @@ void inspect(const InspectOptions& options) {
     config.data.bad_records = BadRecords::kSkip;
     config.data.max_bad_fraction = 1;
   }
-  data::OpenedSource opened = format->open(model, config.seed, /*need_train=*/true);
-  data::add_target_warnings(config.data, model, &opened);
+  const data::OpenedSource opened =
+      data::open_source(config.data, model, config.seed, /*need_train=*/true);
   if (const auto* stores = std::get_if<data::ImageStores>(&opened)) {
     inspect_images(*stores, options);
     return apply_strict(config.data, stores->warnings);

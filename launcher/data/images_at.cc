@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "runtime/data/format.h"
-#include "runtime/data/target_warnings.h"
 
 namespace lockstep::launcher {
 
@@ -17,8 +16,7 @@ std::optional<data::ImageStores> open_images_at(const std::string& path, bool sk
     config.max_bad_fraction = 1;
   }
   const config::ModelTraits model{.input = config::ModelInput::kImages};
-  data::OpenedSource opened = data::format_of(config)->open(model, /*seed=*/0, /*need_train=*/true);
-  data::add_target_warnings(config, model, &opened);
+  data::OpenedSource opened = data::open_source(config, model, /*seed=*/0, /*need_train=*/true);
   return std::move(std::get<data::ImageStores>(opened));
 }
 

@@ -69,7 +69,7 @@ EvaluatedConfig read_evaluated_config(Session& session,
   run::OpenedConfig given;
   collectives::run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
-    given = read_config(options.common);
+    given = read_config(options.common, "", purpose);
   });
   const std::filesystem::path folder = find_checkpoint(communicator, options);
   std::unique_ptr<exec::Device> device = choose_device(session, options.common);

@@ -8,6 +8,7 @@
 
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/held_out.h"
 #include "runtime/data/ordered.h"
 
 namespace lockstep::data {
@@ -47,14 +48,17 @@ void check_augment(const AugmentConfig& augment) {
 
 }  // namespace
 
-void validate_data(const RunConfig& config) {
+void validate_data(const RunConfig& config, bool trains) {
   const std::unique_ptr<const DataFormat> format = format_of(config.data);
   format->check();
+  check_held_out(config.data, trains);
   check_image(config.data.image);
   check_augment(config.data.augment);
-  if (config.eval.every > 0 && !format->has_eval())
-    config::refuse_value(
-        "eval.every", config.eval.every, "0, because the data section has no evaluation data");
+  if (config.eval.every > 0 && !format->has_eval() && !held_out_by(config.data))
+    config::refuse_value("eval.every",
+                         config.eval.every,
+                         "0, because the data section has no evaluation data; "
+                         "data.eval_fraction, such as 0.1, holds out a part of the training data");
 }
 
 void require_format_for_model(const DataConfig& data, const config::ModelTraits& model) {

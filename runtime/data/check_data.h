@@ -6,8 +6,8 @@
 namespace lockstep::data {
 
 // Checks the data section by itself (values, fields that exclude each other) and against the other
-// sections. Throws ConfigError.
-void validate_data(const RunConfig& config);
+// sections. `trains`: false for a run that only reads evaluation data. Throws ConfigError.
+void validate_data(const RunConfig& config, bool trains = true);
 
 // Checks that the model can be trained on this kind of data. Throws ConfigError.
 void require_format_for_model(const DataConfig& data, const config::ModelTraits& model);

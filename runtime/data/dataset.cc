@@ -13,20 +13,27 @@
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/ordered.h"
+#include "runtime/data/subset.h"
 #include "runtime/data/target_warnings.h"
 #include "runtime/data/text/text_samples.h"
 
 namespace lockstep::data {
 namespace {
 
-OpenedSource open_source(const DataConfig& config,
-                         const config::ModelTraits& model,
-                         uint64_t seed,
-                         bool need_train) {
-  require_format_for_model(config, model);
-  OpenedSource opened = format_of(config)->open(model, seed, need_train);
-  add_target_warnings(config, model, &opened);
+// Opens the training data, and holds out a part of them for evaluation.
+OpenedSource open_parts(const DataConfig& config,
+                        const DataFormat& format,
+                        const config::ModelTraits& model,
+                        uint64_t seed,
+                        bool need_train) {
+  OpenedSource opened = format.open(model, seed, /*need_train=*/true);
+  hold_out(held_out_by(config), "data." + config::name_of(config.source), need_train, &opened);
   return opened;
+}
+
+// Whether the evaluation set is a part of the training set that the format does not split itself.
+bool takes_parts(const DataConfig& config, const DataFormat& format) {
+  return held_out_by(config) && !format.has_eval() && !format.holds_out();
 }
 
 // Throws ConfigError if samples have only a row of tokens, but the model needs segments too.
@@ -72,6 +79,34 @@ OpenedData samples_of(OpenedSource source,
 }
 
 }  // namespace
+
+OpenedSource open_source(const DataConfig& config,
+                         const config::ModelTraits& model,
+                         uint64_t seed,
+                         bool need_train) {
+  require_format_for_model(config, model);
+  const std::unique_ptr<const DataFormat> format = format_of(config);
+  OpenedSource opened = takes_parts(config, *format)
+                            ? open_parts(config, *format, model, seed, need_train)
+                            : format->open(model, seed, need_train);
+  add_target_warnings(config, model, &opened);
+  return opened;
+}
+
+void describe(OpenedData* opened) {
+  DataSummary& summary = opened->summary;
+  summary.train_samples = opened->train != nullptr ? opened->train->samples() : 0;
+  summary.eval_samples = opened->eval != nullptr ? opened->eval->samples() : 0;
+  summary.description = fmt::format("{}: {} training and {} evaluation {}{}",
+                                    summary.kind,
+                                    summary.train_samples,
+                                    summary.eval_samples,
+                                    summary.unit,
+                                    summary.details);
+  if (summary.bad_records > 0)
+    summary.description += fmt::format(", {} bad records", summary.bad_records);
+  if (!summary.held_out.empty()) summary.description += "; " + summary.held_out;
+}
 
 int32_t Dataset::label(int64_t index) const {
   LOCKSTEP_CHECK(target().dtype == DType::kI32 && target().shape.rank() == 0);
@@ -125,7 +160,11 @@ OpenedData open_data(const DataConfig& config,
 
 OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed) {
   require_format_for_model(config, model);
-  return samples_of(format_of(config)->open_inputs(model, seed), config, model, seed);
+  const std::unique_ptr<const DataFormat> format = format_of(config);
+  OpenedSource opened = takes_parts(config, *format)
+                            ? open_parts(config, *format, model, seed, /*need_train=*/false)
+                            : format->open_inputs(model, seed);
+  return samples_of(std::move(opened), config, model, seed);
 }
 
 OpenedData open_unflattened_data(const DataConfig& config,

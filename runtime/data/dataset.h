@@ -72,6 +72,9 @@ class Dataset {
   virtual std::vector<int64_t> lines() const { return {}; }
   // The words of a sample that has a class for each word, if they were kept; see open_inputs().
   virtual std::vector<SampleWord> words(int64_t /*index*/) const { return {}; }
+  // The record from which a sample comes: copies that replace bad records, and other repetitions,
+  // are of the same record. Samples of a record are held out together.
+  virtual int64_t record_of(int64_t index) const { return index; }
   // A stored sample in messages: "sample 331 of x.npy", "line 12 of train.csv".
   virtual std::string name_of(int64_t index) const;
   // How the data set should be shuffled.
@@ -109,6 +112,7 @@ class WrappedDataset : public Dataset {
   std::vector<std::string> files() const override { return dataset_->files(); }
   std::vector<int64_t> lines() const override { return dataset_->lines(); }
   std::vector<SampleWord> words(int64_t index) const override { return dataset_->words(index); }
+  int64_t record_of(int64_t index) const override { return dataset_->record_of(index); }
   std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
   SampleOrder order() const override { return dataset_->order(); }
   bool is_expensive() const override { return dataset_->is_expensive(); }
@@ -133,7 +137,11 @@ struct DataSummary {
   uint64_t train_checksum = 0, eval_checksum = 0;  // Dataset::checksum(), once computed
   int64_t bad_records = 0;            // skipped or replaced, training and evaluation files together
   std::string labels_from;            // file or column of the training labels, for messages
-  std::string description;            // one line for the log
+  std::string kind;                   // for the description: "IDX images"
+  std::string unit = "samples";       // for the description
+  std::string details;                // for the description: " of 784 bytes, 10 classes"
+  std::string held_out;               // one line, if training samples are held out
+  std::string description;            // one line for the log, by describe()
   std::vector<std::string> warnings;  // one line for each suspicious property of the data
   std::string placeholder;            // one line, if files are missing; see placeholder.h
   // Images are (height, width, channels) u8. All 0 and empty for other inputs.
@@ -149,6 +157,10 @@ struct OpenedData {
   std::unique_ptr<Dataset> eval;   // null if the config has no evaluation data
   DataSummary summary;
 };
+
+// Sets the summary's numbers of samples and its description, from the opened sets and the other
+// fields.
+void describe(OpenedData* opened);
 
 // Opens and checks the data of a run. If need_train is false, only what evaluation needs is kept;
 // training files are still read if they define the preprocessing or the number of classes.

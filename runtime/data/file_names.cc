@@ -11,6 +11,7 @@
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
+#include "runtime/data/held_out.h"
 
 namespace lockstep::data {
 namespace {
@@ -114,7 +115,11 @@ void expand_stars(const std::string& name,
   const Matches matches((fs::path(escaped(dir, "*?[\\")) / escaped(name, "[\\")).string());
   if (matches.size() == 0) {
     const fs::path pattern = fs::path(dir) / name;
-    throw DataError("{}: no file matches '{}'{}", field, pattern.string(), look_alike_of(pattern));
+    const std::string other = look_alike_of(pattern);
+    throw DataError("{}: no file matches '{}'{}",
+                    field,
+                    pattern.string(),
+                    other.empty() ? eval_remedy_for(field) : other);
   }
   std::vector<std::string> found;
   for (size_t i = 0; i < matches.size(); ++i) found.push_back(fs::absolute(matches[i]).string());

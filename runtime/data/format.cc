@@ -4,7 +4,6 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
-#include "runtime/config/limits.h"
 #include "runtime/data/class_warnings.h"
 
 namespace lockstep::data {
@@ -51,15 +50,6 @@ std::optional<DataSource> image_source_at(const std::string& path) {
   for (const DataConfig& data : all_formats())
     if (auto source = format_of(data)->source_at(path)) return source;
   return std::nullopt;
-}
-
-void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction) {
-  if (eval.empty() || eval_fraction == 0) return;
-  config::refuse_value(section + ".eval_fraction",
-                       eval_fraction,
-                       "0 when {}.eval is given, which is {}",
-                       section,
-                       in_quotes(eval));
 }
 
 void require_numbering_from_0(const config::ModelTraits& model,

@@ -37,7 +37,11 @@ class DataFormat {
   }
   // Whether its tokens are byte values.
   virtual bool has_byte_tokens() const { return false; }
+  // Whether the config names evaluation data.
   virtual bool has_eval() const = 0;
+  // Whether open() holds out data.eval_fraction itself, because what it makes of the other samples
+  // depends on which they are. Otherwise open_source() splits the opened training set.
+  virtual bool holds_out() const { return false; }
   // The files, file patterns or folders that the config names. Empty names are ignored.
   virtual std::vector<std::string> files() const = 0;
 
@@ -69,6 +73,12 @@ std::unique_ptr<const DataFormat> make_format(const DataConfig& data, const Conf
 // The format of a data section, which it borrows.
 std::unique_ptr<const DataFormat> format_of(const DataConfig& data);
 
+// Opens and checks the data like open_data(), but makes no samples of images.
+OpenedSource open_source(const DataConfig& config,
+                         const config::ModelTraits& model,
+                         uint64_t seed,
+                         bool need_train);
+
 // Like open_data() for the evaluation set only, to compute outputs without a loss: files need no
 // targets. Those that are there are read; see DataFormat::open_inputs().
 OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed);
@@ -78,10 +88,6 @@ std::string formats_for(const config::ModelTraits& model);
 
 // source_at() of the first format that recognises `path`.
 std::optional<DataSource> image_source_at(const std::string& path);
-
-// Throws ConfigError if `eval_fraction`, which splits the training data, is given although there
-// are separate evaluation data. `section`: the format's, for the message.
-void check_eval_split(const std::string& section, const std::string& eval, float eval_fraction);
 
 // Sets the number of classes to the model's number of outputs, if the model's config has one.
 // Throws DataError if the data have more classes. `train`: the training set, or null.
@@ -101,7 +107,7 @@ class FileFormat : public DataFormat {
  public:
   FileFormat(const DataConfig& data, const Config& config) : data_(data), config_(config) {}
 
-  bool has_eval() const override { return !config_.eval.empty(); }
+  bool has_eval() const final { return !config_.eval.empty(); }
   std::vector<std::string> files() const override {
     std::vector<std::string> names;
     add(config_.train, &names);

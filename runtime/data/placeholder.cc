@@ -10,6 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/data/file_names.h"
 #include "runtime/data/format.h"
+#include "runtime/data/held_out.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/text/text_samples.h"
 
@@ -130,9 +131,10 @@ OpenedData open_data_or_placeholder(const DataConfig& config,
   const std::string name = missing_file(config, *format);
   if (name.empty()) return open_data(config, model, seed, /*need_train=*/true);
   const PlaceholderData placeholder = format->make_placeholder(MissingFile(config, model, name));
+  const bool has_eval = format->has_eval() || held_out_by(config);
   OpenedData opened = model.input == config::ModelInput::kTokens
-                          ? make_sequences(placeholder, model, format->has_eval())
-                          : make_images(placeholder, config, model, seed, format->has_eval());
+                          ? make_sequences(placeholder, model, has_eval)
+                          : make_images(placeholder, config, model, seed, has_eval);
   opened.summary.placeholder =
       fmt::format("{} does not exist: assumed {}, {} samples{}{}",
                   name,

@@ -13,6 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/names.h"
 #include "runtime/base/text.h"
+#include "runtime/data/held_out.h"
 
 namespace lockstep::data {
 
@@ -214,7 +215,11 @@ SourceFile::SourceFile(const std::string& dir,
   try {
     mapped_ = MappedFile(name_, ExitCode::kData);
   } catch (const IoError& error) {
-    throw DataError("data.{}: {}{}", field, error.what(), missing_remedy(dir, path, error));
+    throw DataError("data.{}: {}{}{}",
+                    field,
+                    error.what(),
+                    missing_remedy(dir, path, error),
+                    error.error_number() == ENOENT ? eval_remedy_for(field) : "");
   }
   if (mapped_.bytes().empty()) throw DataError("{}: the file is empty (data.{})", name_, field);
   if (gzip == Gzip::kDecompress && is_gzip(mapped_.bytes())) {

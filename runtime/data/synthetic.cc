@@ -10,7 +10,7 @@
 // - Images: see images/synthetic_images.h. Texts for other language models: text/synthetic_text.h.
 // The number of classes is the model's outputs or vocabulary if its config has one, otherwise
 // synthetic.classes. At most 4,096 samples and about 64 MiB are generated; larger indices repeat
-// them. There is no evaluation set.
+// them. The evaluation set is what data.eval_fraction holds out.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -64,6 +64,7 @@ class SyntheticDataset final : public Dataset {
   }
 
   int64_t samples() const override { return samples_; }
+  int64_t record_of(int64_t index) const override { return index % rows_; }
   int64_t resident_bytes() const override {
     return static_cast<int64_t>((features_.size() + values_.size()) * sizeof(float) +
                                 (tokens_.size() + labels_.size()) * sizeof(int32_t));
@@ -193,14 +194,14 @@ OpenedData make_samples(const SyntheticConfig& synthetic,
         dataset->make_values(seed, binary);
     }
   }
-  summary.train_samples = need_train ? synthetic.samples : 0;
-  summary.description = fmt::format("synthetic: {} samples of {} {}, {} {}",
-                                    synthetic.samples,
-                                    summary.features,
-                                    tokens ? "tokens" : "features",
-                                    std::max(summary.classes, summary.target_columns),
-                                    summary.classes > 0 ? "classes" : "targets");
+  summary.kind = "synthetic";
+  summary.details = fmt::format(" of {} {}, {} {}",
+                                summary.features,
+                                tokens ? "tokens" : "features",
+                                std::max(summary.classes, summary.target_columns),
+                                summary.classes > 0 ? "classes" : "targets");
   opened.train = std::move(dataset);
+  describe(&opened);
   return opened;
 }
 

@@ -147,10 +147,10 @@ void check_class_weights(const TrainConfig& train, const config::ModelTraits& tr
         "train.class_weights", given, "one number for each class, of which there are {}", classes);
 }
 
-void check_config(const OpenedConfig& opened) {
+void check_config(const OpenedConfig& opened, RunPurpose purpose) {
   const RunConfig& config = opened.config;
   const config::ModelTraits& traits = opened.model->traits();
-  data::validate_data(config);
+  data::validate_data(config, purpose == RunPurpose::kTrain);
   opened.model->check();
   check_mixup(config.train, traits);
   check_samples_of_lanes(config.train);

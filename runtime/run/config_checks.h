@@ -11,8 +11,9 @@
 
 namespace lockstep::run {
 
-// Checks the fields that depend on the model or on the format of the data.
-void check_config(const OpenedConfig& opened);
+// Checks the fields that depend on the model or on the format of the data. A run that does not
+// train may evaluate other data than those that the training held out.
+void check_config(const OpenedConfig& opened, RunPurpose purpose = RunPurpose::kTrain);
 
 // Checks what a run for this purpose requires of its ranks, as they are placed, and of their
 // device.

@@ -2,9 +2,22 @@
 
 #include <utility>
 
+#include "runtime/base/log.h"
+#include "runtime/data/images/folder_layout.h"
 #include "runtime/data/text/data_tokenizer.h"
 
 namespace lockstep::run {
+namespace {
+
+// Some commands open a config several times, for as many plans.
+void log_once(const std::string& text) {
+  static std::string last;
+  if (text.empty() || text == last) return;
+  last = text;
+  log_info("{}", text);
+}
+
+}  // namespace
 
 OpenedConfig open_config(RunConfig config, bool run_follows) {
   const TrainConfig& train = config.train;
@@ -16,6 +29,9 @@ OpenedConfig open_config(RunConfig config, bool run_follows) {
       data::source_with_tokenizer(config.data.source,
                                   train.init_from,
                                   model->traits().text_task == config::TextTask::kMaskedTokens);
+  data::FoundFolders found = data::find_folders(std::move(config.data));
+  log_once(found.text);
+  config.data = std::move(found.data);
   return {std::move(config), std::move(model)};
 }
 

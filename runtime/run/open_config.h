@@ -15,9 +15,11 @@ struct OpenedConfig {
 };
 
 // Opens the model and, if the data need a tokenizer that the config does not name, takes that of
-// the folder from which the weights come. Checks nothing else. `run_follows`: a run comes next, so
-// that the model's checks bind the networks that the run will use, and checks that depend on the
-// size of images wait for the data; otherwise check() makes all of them. Throws ConfigError.
+// the folder from which the weights come. If the folders of images have other names than the usual
+// ones of the config, takes those, and logs it once (see data/images/folder_layout.h). Checks
+// nothing else. `run_follows`: a run comes next, so that the model's checks bind the networks that
+// the run will use, and checks that depend on the size of images wait for the data; otherwise
+// check() makes all of them. Throws ConfigError.
 OpenedConfig open_config(RunConfig config, bool run_follows = true);
 
 // The same run with another config of its model, which is opened if it differs.

@@ -23,7 +23,7 @@ std::shared_ptr<data::OpenedData> open_run_data(const OpenedConfig& opened,
   auto data = std::make_shared<data::OpenedData>(open(opened, purpose, may_assume));
   if (purpose != RunPurpose::kTrain && !data->eval)
     throw ConfigError(
-        "data: names no evaluation data; give the source's eval file(s) or eval_fraction");
+        "data: names no evaluation data; give the source's eval file(s) or data.eval_fraction");
   return data;
 }
 

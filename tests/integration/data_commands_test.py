@@ -9,6 +9,8 @@ import io
 import json
 import pathlib
 import random
+import re
+import shutil
 import struct
 import sys
 import tarfile
@@ -195,6 +197,75 @@ def predicts_shards(bench, checkpoint, files, wanted):
     assert json.loads(lockstep_run.read_metadata(out)["files"]) == names
 
 
+def holds_out(bench):
+    """Folders of classes train a config that names train and val: a part of the images is held out, the
+    run folder's config says which, and `eval`, `predict` and a resumed run take the same ones."""
+    images = bench.folder / "images"
+    config = bench.config("held", 'image_folder { train: "train" eval: "val" }')
+    train = ("train", config, "--data", images, "--run-dir", "held", "--set", "eval.every=6")
+    told = bench.run(*train).stderr
+    assert told.count(f"the 3 folders of '{images}' are the classes (cat, dog, eel)") == 1, told
+    held = int(re.search(r"data.eval_fraction of 0.1 holds out (\d+) of 30 training samples", told)[1])
+    recorded = bench.folder / "held" / "config.textproto"
+    text = recorded.read_text()
+    assert all(field in text for field in ('train: "."', 'eval: ""', "eval_fraction: 0.1")), text
+    files = []
+    for given in (config, recorded):
+        checkpoint = (given, "--checkpoint", "held", "--data", images)
+        assert f" on {held} samples" in bench.run("eval", *checkpoint).stdout
+        bench.run("predict", *checkpoint, "--out", "held.safetensors", "--json", "held.json")
+        files.append(json.loads((bench.folder / "held.json").read_text())["files"])
+    assert files[0] == files[1] and len(files[0]) == held, files
+    assert "done at step 14" in bench.run(*train, "--set", "train.steps=14").stdout
+    new = bench.folder / "unlabelled"
+    new.mkdir()
+    (new / "1.png").write_bytes(png(16, 1))
+    bench.run("predict", recorded, *checkpoint[1:], "--set", f"data.image_folder.eval={new}", "--out",
+              "new.safetensors")
+    assert lockstep_run.read_tensor(bench.folder / "new.safetensors", "output")[0] == [1, 3]
+    refused = bench.run("train", config, "--data", images, "--set", "data.image_folder.eval=cat", "--set",
+                        "data.image_folder.train=.", "--set", "data.eval_fraction=0.2", code=2).stderr
+    assert "data.eval_fraction: value is 0.2; allowed: 0 when data.image_folder.eval is given" in refused
+    finds_folders(bench, config, files[0])
+
+
+def finds_folders(bench, config, held):
+    """Folders of sets under other names, or without evaluation images, are found; what has no classes is
+    refused with what is expected."""
+    sets = bench.folder / "sets"
+    shutil.copytree(bench.folder / "images", sets / "train")
+
+    def inspect(*arguments, data=sets, code=0):
+        return bench.run("data", "inspect", config, "--data", data, *arguments, code=code)
+
+    found = inspect("--json", "found.json")
+    assert f"'{sets}/train' trains; there is no 'val'" in found.stderr, found.stderr
+    assert f"data.eval_fraction of 0.1 holds out {len(held)} of 30" in found.stdout, found.stdout
+    inside = bench.config("inside", 'image_folder { train: "train" }')
+    bench.run("predict", inside, "--checkpoint", "held", "--data", sets, "--set", "data.eval_fraction=0.1",
+              "--out", "inside.safetensors", "--json", "inside.json")
+    assert json.loads((bench.folder / "inside.json").read_text())["files"] == held
+    shutil.copytree(bench.folder / "images" / "dog", sets / "Valid" / "dog")
+    assert "Valid' evaluates" in inspect().stderr
+    shutil.copytree(sets / "Valid", sets / "validation")
+    assert "several folders" in inspect(code=2).stderr
+    assert "holds out" in inspect("--set", "data.eval_fraction=0.3").stdout
+    (sets / "val").mkdir()
+    refused = inspect(code=3).stderr
+    assert f"{sets}/val: no .jpg" in refused and "data.eval_fraction=0.1" in refused, refused
+    for name in (".git", "__MACOSX"):
+        (bench.folder / "flat" / name).mkdir(parents=True)
+    (bench.folder / "flat" / "1.png").write_bytes(png(16, 1))
+    refused = inspect(data=bench.folder / "flat", code=3).stderr
+    assert "flat' has 1 image but no folders" in refused and "/CLASS/*.jpg" in refused, refused
+    shutil.copytree(bench.folder / "images", bench.folder / "outer" / "photos")
+    assert "outer/photos' has folders" in inspect(data=bench.folder / "outer", code=3).stderr
+    vehicles = bench.folder / "vehicles"  # a class may be called as a set is
+    for name in ("bus", "train"):
+        shutil.copytree(bench.folder / "images" / "cat", vehicles / name)
+    assert "are the classes (bus, train)" in inspect(data=vehicles).stderr
+
+
 def npy(descr, shape, values):
     """A file as numpy.save() writes it."""
     header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}"
@@ -274,7 +345,7 @@ def refuses(bench):
 
 def main(binary):
     failures = 0
-    for check in (packs, inspects, inspects_shards, benches, counts, predicts, reads_arrays,
+    for check in (packs, inspects, inspects_shards, benches, counts, predicts, holds_out, reads_arrays,
                   warns_of_labels, refuses):
         with tempfile.TemporaryDirectory(prefix="lockstep-data-") as folder:
             try:

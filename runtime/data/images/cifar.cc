@@ -31,13 +31,15 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   const std::vector<std::string> paths = expand_names(patterns, config.dir, "data." + field);
   auto pixels = std::make_shared<std::vector<std::byte>>();
   std::vector<int32_t> labels;
+  std::vector<int64_t> record_of;  // (images)
   BadAtOpening bad(config);
   int64_t records = 0;
-  const auto take = [&](size_t times, int32_t label, auto&& write) {
+  const auto take = [&](size_t times, int64_t record, int32_t label, auto&& write) {
     for (; times > 0; --times) {
       pixels->resize(pixels->size() + kImageBytes);
       write(pixels->data() + pixels->size() - kImageBytes);
       labels.push_back(label);
+      record_of.push_back(record);
     }
   };
   for (const std::string& path : paths) {
@@ -54,7 +56,7 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
                             layout.classes));
         continue;
       }
-      take(1 + bad.take_pending(), label, [&](std::byte* to) {
+      take(1 + bad.take_pending(), records + record, label, [&](std::byte* to) {
         read_cifar_pixels(file.bytes(), layout, record, to);
       });
     }
@@ -64,6 +66,7 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   *bad_records += bad.count();
   if (labels.empty()) throw DataError("{}: has no good records (data.{})", paths.front(), field);
   take(bad.take_pending(),
+       record_of.back(),
        labels.back(),
        [last = pixels->size() - kImageBytes, &pixels](std::byte* to) {
          std::copy_n(pixels->data() + last, kImageBytes, to);
@@ -73,6 +76,7 @@ std::shared_ptr<const ImageStore> open_files(const DataConfig& config,
   array.heap_bytes = static_cast<int64_t>(pixels->capacity());
   array.owner = pixels;
   array.labels = std::move(labels);
+  if (bad.count() > 0) array.records = std::move(record_of);
   array.size = {kCifarSide, kCifarSide};
   array.channels = kCifarChannels;
   array.name = paths.front();

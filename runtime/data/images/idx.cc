@@ -297,7 +297,6 @@ class Idx final : public DataFormat {
     int64_t classes = -1;
     if (need_train) {
       opened.train = dataset_of(open_train(2, &classes));
-      summary.train_samples = opened.train->samples();
       summary.features = opened.train->input().shape[0];
     } else if (model.outputs == 0 && !idx_.train_labels.empty()) {
       classes = classes_of_training();
@@ -315,7 +314,6 @@ class Idx final : public DataFormat {
     }
     if (has_eval()) {
       opened.eval = dataset_of(open_eval(2, &classes));
-      summary.eval_samples = opened.eval->samples();
       const int64_t features = opened.eval->input().shape[0];
       if (opened.train != nullptr && features != summary.features)
         throw DataError("{}: images have {} bytes, but those in {} have {}",
@@ -327,12 +325,9 @@ class Idx final : public DataFormat {
     }
     summary.classes = classes;
     summary.labels_from = idx_.train_labels;
-    summary.description =
-        fmt::format("IDX images: {} training and {} evaluation samples of {} bytes, {} classes",
-                    summary.train_samples,
-                    summary.eval_samples,
-                    summary.features,
-                    classes);
+    summary.kind = "IDX images";
+    summary.details = fmt::format(" of {} bytes, {} classes", summary.features, classes);
+    describe(&opened);
     return opened;
   }
 

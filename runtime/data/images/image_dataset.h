@@ -35,6 +35,7 @@ class ImageDataset final : public Dataset {
   int64_t resident_bytes() const override;
   int32_t label(int64_t index) const override { return store_->label(index); }
   std::vector<std::string> files() const override { return store_->files(); }
+  int64_t record_of(int64_t index) const override { return store_->record_of(index); }
   SampleOrder order() const override { return store_->order(); }
   bool is_expensive() const override { return store_->encoded(); }
   uint64_t checksum() const override;

@@ -14,6 +14,8 @@
 #include "runtime/base/names.h"
 #include "runtime/base/table_names.h"
 #include "runtime/data/class_warnings.h"
+#include "runtime/data/held_out.h"
+#include "runtime/data/images/folder_layout.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/image_name.h"
 #include "runtime/data/images/other_files.h"
@@ -68,6 +70,7 @@ class FolderStore final : public ImageStore {
     for (int64_t i = 0; i < count(); ++i) files.push_back(file(i));
     return files;
   }
+  std::vector<std::string> split_names() const override { return files(); }
   StoredImage load(int64_t index, std::vector<std::byte>& buffer) const override {
     StoredImage image;
     image.bytes = read_into(name(index), buffer);
@@ -93,15 +96,15 @@ class FolderStore final : public ImageStore {
 };
 
 std::string path_of(const DataConfig& config, const std::string& path, const char* field) {
-  const fs::path folder = fs::path(config.dir) / path;
+  const bool is_dir = path == "." && !config.dir.empty();
+  const std::string folder = is_dir ? config.dir : (fs::path(config.dir) / path).string();
   std::error_code error;
-  if (!fs::is_directory(folder, error))
-    throw DataError(
-        "data.image_folder.{}: '{}' is not a folder{}",
-        field,
-        folder.string(),
-        look_alike_hint(folder.string()) + conversion_by_name(path, TableForm::kImages));
-  return folder.string();
+  if (fs::is_directory(folder, error)) return folder;
+  std::string hint = look_alike_hint(folder) + conversion_by_name(path, TableForm::kImages);
+  if (hint.empty())
+    hint = field == std::string("train") ? layout_hint(config.dir)
+                                         : eval_remedy_for(std::string("image_folder.") + field);
+  throw DataError("data.image_folder.{}: '{}' is not a folder{}", field, folder, hint);
 }
 
 // The visible entries of a folder, sorted by the bytes of their names, which is the same on every
@@ -198,12 +201,15 @@ struct OpenedFolder {
   std::vector<std::string> warnings;
 };
 
-// The end of opening: checks that there is an image, and reports those that are not read.
+// The end of opening: checks that there is an image, and reports those that are not read. `remedy`:
+// for the message if there is none, or empty.
 OpenedFolder finish(std::shared_ptr<FolderStore> store,
                     const std::string& root,
                     const char* where,
+                    const std::string& remedy,
                     OpenedFolder opened) {
-  if (store->count() == 0) throw DataError("{}", opened.others.describe_no_image(root, where));
+  if (store->count() == 0)
+    throw DataError("{}{}", opened.others.describe_no_image(root, where), remedy);
   if (std::string warning = opened.others.describe_images(root); !warning.empty())
     opened.warnings.push_back(std::move(warning));
   store->finish();
@@ -211,7 +217,9 @@ OpenedFolder finish(std::shared_ptr<FolderStore> store,
   return opened;
 }
 
-OpenedFolder open_folder(const std::string& root, const std::vector<std::string>& classes) {
+OpenedFolder open_folder(const std::string& root,
+                         const std::vector<std::string>& classes,
+                         const std::string& remedy) {
   OpenedFolder opened;
   auto store = std::make_shared<FolderStore>(root);
   const auto class_of = index_of(classes);
@@ -229,7 +237,7 @@ OpenedFolder open_folder(const std::string& root, const std::vector<std::string>
           look_alike_note(name, classes));
     add_images(entry.path(), name, found->second, store.get(), &opened.others);
   }
-  return finish(std::move(store), root, "its folders", std::move(opened));
+  return finish(std::move(store), root, "its folders", remedy, std::move(opened));
 }
 
 // The images in a folder and its subfolders, in the same order. Only those in the folder of a class
@@ -249,7 +257,7 @@ OpenedFolder open_any(const std::string& root, const std::vector<std::string>& c
     else
       opened.others.add(entry.path());
   }
-  return finish(std::move(store), root, "it", std::move(opened));
+  return finish(std::move(store), root, "it", "", std::move(opened));
 }
 
 class ImageFolder final : public ImageFormat<ImageFolderConfig> {
@@ -285,7 +293,9 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     ImageStores stores = with_classes();
     OtherFiles others;
     const auto open = [&](const std::string& path, const char* field) {
-      return take(open_folder(path_of(data_, path, field), stores.class_names), &others, &stores);
+      const std::string remedy = eval_remedy_for(std::string("image_folder.") + field);
+      return take(
+          open_folder(path_of(data_, path, field), stores.class_names, remedy), &others, &stores);
     };
     if (need_train) stores.train = open(config_.train, "train");
     if (!config_.eval.empty()) stores.eval = open(config_.eval, "eval");
@@ -298,6 +308,8 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
     ImageStores stores;
     const std::string train = path_of(data_, config_.train, "train");
     stores.class_names = classes_of(train);
+    // Images to predict may lie beside the classes.
+    if (config_.train == ".") std::erase(stores.class_names, config_.eval);
     stores.classes = static_cast<int64_t>(stores.class_names.size());
     return stores;
   }

@@ -31,6 +31,11 @@ class ImageStore {
   virtual std::string name(int64_t index) const = 0;
   // See Dataset::files().
   virtual std::vector<std::string> files() const { return {}; }
+  // The names by which images are held out: those of their files or members, without the folder or
+  // the tar file, which may be moved. Empty if images are not files of their own.
+  virtual std::vector<std::string> split_names() const { return {}; }
+  // See Dataset::record_of().
+  virtual int64_t record_of(int64_t index) const { return index; }
   // Returns the image. Its bytes are in the store or in `buffer`, which the caller keeps from image
   // to image. Throws DataError, without a file name, if the image is damaged, and IoError if its
   // file cannot be read.

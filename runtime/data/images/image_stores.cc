@@ -25,6 +25,10 @@ class PixelStore final : public ImageStore {
   std::string name(int64_t index) const override {
     return fmt::format("{} image {}", array_.name, index);
   }
+  int64_t record_of(int64_t index) const override {
+    const int64_t stored = index % stored_;
+    return array_.records.empty() ? stored : array_.records[static_cast<size_t>(stored)];
+  }
   StoredImage load(int64_t index, std::vector<std::byte>& /*buffer*/) const override {
     const auto at = static_cast<size_t>(index % stored_) * image_bytes_;
     return {array_.pixels.subspan(at, image_bytes_), true, array_.size, array_.channels};
@@ -33,7 +37,8 @@ class PixelStore final : public ImageStore {
   std::optional<ImageSize> common_size() const override { return array_.size; }
   int channels() const override { return array_.channels; }
   int64_t resident_bytes() const override {
-    return array_.heap_bytes + static_cast<int64_t>(array_.labels.size() * sizeof(int32_t));
+    return array_.heap_bytes + static_cast<int64_t>(array_.labels.size() * sizeof(int32_t) +
+                                                    array_.records.size() * sizeof(int64_t));
   }
 
  private:

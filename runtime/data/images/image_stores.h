@@ -22,6 +22,7 @@ struct ImageStores {
   std::string kind;                      // for the log: "CIFAR-10"
   std::vector<std::string> class_names;  // (classes), or empty
   std::string labels_from;               // see DataSummary
+  std::string held_out;                  // see DataSummary
   std::vector<std::string> warnings;     // see DataSummary::warnings
 };
 
@@ -33,6 +34,7 @@ struct PixelArray {
   std::shared_ptr<const void> owner;  // of the pixels
   std::span<const std::byte> pixels;  // (stored, height, width, channels)
   std::vector<int32_t> labels;        // (stored)
+  std::vector<int64_t> records = {};  // (stored) see Dataset::record_of(); empty: their indices
   ImageSize size;
   int channels = 0;
   std::string name;        // of the file, for messages

@@ -60,14 +60,8 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
     summary.channels = shape[2];
     return dataset;
   };
-  if (stores.train != nullptr) {
-    opened.train = open(stores.train);
-    summary.train_samples = opened.train->samples();
-  }
-  if (stores.eval != nullptr) {
-    opened.eval = open(stores.eval);
-    summary.eval_samples = opened.eval->samples();
-  }
+  if (stores.train != nullptr) opened.train = open(stores.train);
+  if (stores.eval != nullptr) opened.eval = open(stores.eval);
   summary.features = summary.height * summary.width * summary.channels;
   summary.classes = stores.classes;
   summary.class_names = stores.class_names;
@@ -79,17 +73,14 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.mean = std::move(normalisation.mean);
   summary.std = std::move(normalisation.std);
   summary.preprocessing.images = {summary.height, summary.width, resize, summary.mean, summary.std};
-  summary.description = fmt::format(
-      "{}: {} training and {} evaluation samples of {} x {} pixels, {} channels, {} classes",
-      stores.kind,
-      summary.train_samples,
-      summary.eval_samples,
-      summary.height,
-      summary.width,
-      summary.channels,
-      summary.classes);
-  if (summary.bad_records > 0)
-    summary.description += fmt::format(", {} bad records", summary.bad_records);
+  summary.kind = stores.kind;
+  summary.details = fmt::format(" of {} x {} pixels, {} channels, {} classes",
+                                summary.height,
+                                summary.width,
+                                summary.channels,
+                                summary.classes);
+  summary.held_out = stores.held_out;
+  describe(&opened);
   return opened;
 }
 

@@ -145,14 +145,10 @@ OpenedData make_npy_features(const DataConfig& data,
                       name);
   OpenedData opened;
   DataSummary& summary = opened.summary;
-  if (train) {
+  if (train)
     opened.train = std::make_unique<NpyFeatures>(std::move(*train), model.loss, &summary.warnings);
-    summary.train_samples = opened.train->samples();
-  }
-  if (eval) {
+  if (eval)
     opened.eval = std::make_unique<NpyFeatures>(std::move(*eval), model.loss, &summary.warnings);
-    summary.eval_samples = opened.eval->samples();
-  }
   const Dataset& any = opened.train ? *opened.train : *opened.eval;
   summary.features = any.input().shape[0];
   summary.classes = classes;
@@ -160,13 +156,12 @@ OpenedData make_npy_features(const DataConfig& data,
     summary.target_columns = any.target().shape[0];
   else
     use_classes_of_model(model, opened.train.get(), &summary);
-  summary.description =
-      fmt::format("NPY features: {} training and {} evaluation samples of {}, {} {}",
-                  summary.train_samples,
-                  summary.eval_samples,
-                  summary.features,
-                  classes == 0 ? summary.target_columns : summary.classes,
-                  classes == 0 ? "values to predict" : "classes");
+  summary.kind = "NPY features";
+  summary.details = fmt::format(" of {}, {} {}",
+                                summary.features,
+                                classes == 0 ? summary.target_columns : summary.classes,
+                                classes == 0 ? "values to predict" : "classes");
+  describe(&opened);
   return opened;
 }
 

@@ -48,7 +48,17 @@ class TarStore final : public ImageStore {
 
   // A sample's file is the tar file with the member: "a.tar/cat/1.jpg".
   std::vector<std::string> files() const override {
-    std::vector<std::string> files;
+    return names_with(
+        [&](size_t file, const std::string& member) { return paths_[file] + "/" + member; });
+  }
+  std::vector<std::string> split_names() const override {
+    return names_with([](size_t, const std::string& member) { return member; });
+  }
+
+  // A name for each sample: name_of(index of its tar file, name of its member).
+  template <typename NameOf>
+  std::vector<std::string> names_with(NameOf&& name_of) const {
+    std::vector<std::string> names;
     for (size_t i = 0; i < files_.size(); ++i) {
       TarReader reader(files_[i].bytes(), files_[i].name());
       TarMember member;
@@ -56,10 +66,10 @@ class TarStore final : public ImageStore {
         const std::byte* wanted =
             files_[i].bytes().data() + samples_[static_cast<size_t>(sample)].offset;
         while (member.data.data() != wanted && reader.next(&member)) continue;
-        files.push_back(paths_[i] + "/" + member.name);
+        names.push_back(name_of(i, member.name));
       }
     }
-    return files;
+    return names;
   }
 
   StoredImage load(int64_t index, std::vector<std::byte>& /*buffer*/) const override {

@@ -7,15 +7,13 @@
 #include <vector>
 
 #include "runtime/base/error.h"
-#include "runtime/base/rng.h"
+#include "runtime/data/held_out.h"
 #include "runtime/data/tables/table_encoder.h"
 #include "runtime/data/tables/table_target.h"
 #include "runtime/data/tables/table_warnings.h"
 
 namespace lockstep::data {
 namespace {
-
-constexpr RngStream kHeldOut{.seed = 0, .step = 0, .lane = 0, .purpose = kRngShuffle | 2};
 
 // The mean and standard deviation by which targets are standardised. By default they are unchanged.
 struct Standard {
@@ -101,12 +99,6 @@ class TableDataset final : public Dataset {
   std::vector<float> values_;    // (samples), or empty
 };
 
-// Whether a record of the training file is held out for evaluation.
-bool held_out(const TableConfig& config, int64_t record) {
-  return uniform_from_word(philox_word(kHeldOut, static_cast<uint64_t>(record))) <
-         config.eval_fraction;
-}
-
 // Marks records with invalid targets as bad.
 void reject_targets(const TableTarget& target,
                     const std::vector<double>& targets,
@@ -162,25 +154,16 @@ config::TableInputs inputs_of(const TableConfig& config,
   return inputs;
 }
 
-std::string describe(const OpenedData& opened,
-                     const TableEncoder& encoder,
-                     const TableTarget& target) {
+std::string details_of(const TableEncoder& encoder, const TableTarget& target) {
   int64_t categorical = 0;
   for (const ColumnEncoding& encoding : encoder.encodings())
     categorical += encoding.kind == ColumnKind::kCategorical;
   const auto columns = static_cast<int64_t>(encoder.encodings().size());
-  std::string text = fmt::format(
-      "table: {} training and {} evaluation samples, {} numeric and {} categorical columns as {} "
-      "features",
-      opened.summary.train_samples,
-      opened.summary.eval_samples,
-      columns - categorical,
-      categorical,
-      encoder.features());
-  text += target.describe_classes();
-  if (opened.summary.bad_records > 0)
-    text += fmt::format(", {} bad records", opened.summary.bad_records);
-  return text;
+  return fmt::format(", {} numeric and {} categorical columns as {} features{}",
+                     columns - categorical,
+                     categorical,
+                     encoder.features(),
+                     target.describe_classes());
 }
 
 }  // namespace
@@ -199,15 +182,16 @@ OpenedData make_table(const TableText& train,
   reject_targets(target, targets, &columns, &bad);
   bad.require_fraction(static_cast<int64_t>(columns.records.size()));
 
-  const bool split = eval == nullptr && table.eval_fraction > 0;
-  const std::vector<int64_t> rows = choose_rows(columns, config.bad_records, [&](int64_t record) {
-    return !split || !held_out(table, record);
-  });
-  const std::string held_out_share =
-      fmt::format("data.table.eval_fraction of {:g} holds out", table.eval_fraction);
-  check_not_empty(rows,
-                  train.name,
-                  split ? "training: " + held_out_share + " all; set a smaller one" : "training");
+  // Held-out rows do not train even if other rows are evaluated: the encoder depends on the rows
+  // that train.
+  const HeldOut held_out = held_out_by(config, table);
+  const std::vector<int64_t> rows = choose_rows(
+      columns, config.bad_records, [&](int64_t record) { return !held_out.takes(record); });
+  check_not_empty(
+      rows,
+      train.name,
+      held_out ? fmt::format("training: {} holds out all; set a smaller one", held_out.text())
+               : "training");
   const auto encoder = std::make_shared<const TableEncoder>(schema, columns, rows, train.name);
   const Standard standard = table.standardise_target ? standard_of(targets, rows) : Standard{};
   const auto dataset_of = [&](const TableText& file,
@@ -231,12 +215,17 @@ OpenedData make_table(const TableText& train,
     opened.eval = dataset_of(file, from, values, of_rows);
   };
   if (use == TableUse::kTraining) opened.train = dataset_of(train, columns, targets, rows);
-  if (split) {
+  if (held_out && eval == nullptr) {
     const std::vector<int64_t> eval_rows = choose_rows(
-        columns, config.bad_records, [&](int64_t record) { return held_out(table, record); });
+        columns, config.bad_records, [&](int64_t record) { return held_out.takes(record); });
     check_not_empty(
-        eval_rows, train.name, "evaluation: " + held_out_share + " none; set a larger one");
+        eval_rows,
+        train.name,
+        fmt::format("evaluation: {} holds out none; set a larger one", held_out.text()));
     evaluate_on(train, columns, targets, eval_rows);
+    const auto taken = static_cast<int64_t>(eval_rows.size());
+    opened.summary.held_out =
+        held_out.describe(taken, taken + static_cast<int64_t>(rows.size()), "training samples");
   } else if (eval != nullptr) {
     columns = TableColumns();  // frees the memory before the other file is read
     BadRecordLog eval_bad(config, eval->name);
@@ -271,9 +260,9 @@ OpenedData make_table(const TableText& train,
     summary.target_std = {standard.std};
   }
   summary.preprocessing.table = inputs_of(table, schema, *encoder, standard);
-  if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-  if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-  summary.description = describe(opened, *encoder, target);
+  summary.kind = "table";
+  summary.details = details_of(*encoder, target);
+  describe(&opened);
   return opened;
 }
 

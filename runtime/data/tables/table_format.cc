@@ -80,13 +80,12 @@ class Table final : public FileFormat<TableConfig> {
     require_columns(
         "data.table.ignore", table.ignore, "data.table.categorical", table.categorical, header);
     require_columns("data.table.ignore", table.ignore, "data.table.target", {table.target}, header);
-    check_eval_split("data.table", table.eval, table.eval_fraction);
   }
 
   bool supports(config::ModelInput input) const override {
     return input == config::ModelInput::kFeatures;
   }
-  bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
+  bool holds_out() const override { return true; }
 
   void check_for_model(const config::ModelTraits& model) const override {
     if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)

@@ -125,19 +125,14 @@ void summarise_texts(const TextWords& words,
     summary.class_names = classes->names();
     use_classes_of_model(model, opened->train.get(), &summary);
   }
-  if (opened->train != nullptr) summary.train_samples = opened->train->samples();
-  if (opened->eval != nullptr) summary.eval_samples = opened->eval->samples();
-  std::string& text = summary.description;
-  text = fmt::format("{}: {} training and {} evaluation {} of up to {} tokens",
-                     words.texts,
-                     summary.train_samples,
-                     summary.eval_samples,
-                     words.samples,
-                     model.context);
+  summary.kind = words.texts;
+  summary.unit = words.samples;
+  std::string& text = summary.details;
+  text = fmt::format(" of up to {} tokens", model.context);
   if (summary.classes > 0) text += fmt::format(", {} {}", summary.classes, words.classes);
   if (classes != nullptr) text += classes->describe_spellings();
   if (cut > 0) text += fmt::format("; {} were longer and are truncated", cut);
-  if (summary.bad_records > 0) text += fmt::format(", {} bad records", summary.bad_records);
+  describe(opened);
 }
 
 }  // namespace lockstep::data

@@ -10,6 +10,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
+#include "runtime/data/held_out.h"
 #include "runtime/data/source_file.h"
 #include "runtime/data/tables/table_columns.h"
 #include "runtime/data/text/conversation_samples.h"
@@ -73,6 +74,9 @@ std::string describe_forms(const std::vector<ReadLine>& read) {
   return text;
 }
 
+// The lines of a training file: those that train, or those that are held out.
+enum class LinePart { kAll, kTrained, kHeldOut };
+
 class Conversations final : public TextFormat<ConversationsConfig> {
  public:
   using TextFormat::TextFormat;
@@ -101,6 +105,8 @@ class Conversations final : public TextFormat<ConversationsConfig> {
           model.section);
   }
 
+  bool holds_out() const override { return true; }
+
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t seed,
                     bool need_train) const override {
@@ -115,23 +121,28 @@ class Conversations final : public TextFormat<ConversationsConfig> {
     OpenedData opened;
     DataSummary& summary = opened.summary;
     std::string packing_note;
-    const auto open_set = [&](const std::string& path, const char* field, bool shuffled) {
-      return open_file(
-          path, field, shuffled, model, seed, *tokenizer, files, &summary, &packing_note);
-    };
-    if (need_train) opened.train = open_set(config_.train, "conversations.train", data_.shuffle);
-    if (has_eval()) opened.eval = open_set(config_.eval, "conversations.eval", false);
+    // `part`: of the lines, or all of them.
+    const auto open_set =
+        [&](const std::string& path, const char* field, bool shuffled, LinePart part) {
+          return open_file(
+              path, field, shuffled, part, model, seed, *tokenizer, files, &summary, &packing_note);
+        };
+    const bool hold_out = !has_eval() && held_out_by(data_, config_);
+    if (need_train)
+      opened.train = open_set(config_.train,
+                              "conversations.train",
+                              data_.shuffle,
+                              hold_out ? LinePart::kTrained : LinePart::kAll);
+    if (hold_out)
+      opened.eval = open_set(config_.train, "conversations.train", false, LinePart::kHeldOut);
+    if (has_eval())
+      opened.eval = open_set(config_.eval, "conversations.eval", false, LinePart::kAll);
     summary.features = model.context;
     summary.classes = model.outputs > 0 ? model.outputs : tokenizer->id_limit();
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description = fmt::format(
-        "conversations: {} training and {} evaluation samples of {} tokens, vocabulary {}{}",
-        summary.train_samples,
-        summary.eval_samples,
-        model.context,
-        summary.classes,
-        packing_note);
+    summary.kind = "conversations";
+    summary.details =
+        fmt::format(" of {} tokens, vocabulary {}{}", model.context, summary.classes, packing_note);
+    describe(&opened);
     return opened;
   }
 
@@ -145,6 +156,7 @@ class Conversations final : public TextFormat<ConversationsConfig> {
   std::unique_ptr<Dataset> open_file(const std::string& path,
                                      const char* field,
                                      bool shuffled,
+                                     LinePart part,
                                      const config::ModelTraits& model,
                                      uint64_t seed,
                                      const tokenizer::Tokenizer& tokenizer,
@@ -153,7 +165,8 @@ class Conversations final : public TextFormat<ConversationsConfig> {
                                      std::string* packing_note) const {
     const SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);
     const std::string_view text = text_in(file.bytes(), file.name());
-    const std::vector<Line> lines = lines_of(text, file.name());
+    std::vector<Line> lines = lines_of(text, file.name());
+    if (part != LinePart::kAll) keep(part, file.name(), &lines, summary);
     const ConversationEncoder encoder(tokenizer, files, config_.whole_loss);
     std::vector<ReadLine> read(lines.size());
     EncoderThreads threads(data_, tokenizer);
@@ -215,6 +228,22 @@ class Conversations final : public TextFormat<ConversationsConfig> {
           100.0 * static_cast<double>(store->counted_tokens()) /
               static_cast<double>(store->tokens() - store->conversations()));
     return dataset;
+  }
+
+  // Leaves only the lines of the part.
+  void keep(LinePart part,
+            const std::string& name,
+            std::vector<Line>* lines,
+            DataSummary* summary) const {
+    const HeldOut held_out = held_out_by(data_, config_);
+    std::vector<Line> trained, held;
+    for (size_t i = 0; i < lines->size(); ++i)
+      (held_out.takes(static_cast<int64_t>(i)) ? held : trained).push_back((*lines)[i]);
+    const auto taken = static_cast<int64_t>(held.size());
+    const auto all = static_cast<int64_t>(lines->size());
+    held_out.require_parts(taken, all, "conversations", name);
+    summary->held_out = held_out.describe(taken, all, "conversations");
+    *lines = std::move(part == LinePart::kHeldOut ? held : trained);
   }
 
   static void warn_of_unread(const std::vector<Line>& lines,

@@ -59,11 +59,15 @@ class LabelledDataset final : public Dataset {
     return samples_.labels.empty() ? -1 : samples_.labels[static_cast<size_t>(index)];
   }
   std::vector<int64_t> lines() const override { return samples_.lines; }
+  int64_t record_of(int64_t index) const override {
+    return samples_.records.empty() ? index : samples_.records[static_cast<size_t>(index)];
+  }
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
            static_cast<int64_t>(samples_.labels.capacity() * sizeof(int32_t) +
                                 samples_.values.capacity() * sizeof(float) +
-                                samples_.lines.capacity() * sizeof(int64_t));
+                                samples_.lines.capacity() * sizeof(int64_t) +
+                                samples_.records.capacity() * sizeof(int64_t));
   }
   uint64_t checksum() const override {
     Checksum checksum;
@@ -150,6 +154,7 @@ class FileReader {
     if (first_label_ < 0) first_label_ = label;
     for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
       ++good_;
+      samples_.records.push_back(records_ - 1);
       if (with_texts_) samples_.texts.add(encoded);
       if (any_labels_) samples_.lines.push_back(row->line);
       if (with_labels_)
@@ -198,6 +203,7 @@ class FileReader {
     if (good_ == 0) throw DataError("{}: has no good records", table_.name());
     for (int64_t times = bad_.take_pending(); times > 0; --times) add_last_again();
     if (collects_ && !has_values()) number_classes();
+    if (bad_.count() == 0) samples_.records = {};
     samples_.texts.shrink();
     samples_.labels.shrink_to_fit();
     samples_.values.shrink_to_fit();
@@ -206,6 +212,7 @@ class FileReader {
   }
 
   void add_last_again() {
+    samples_.records.push_back(samples_.records.back());
     if (with_texts_) samples_.texts.add_again(samples_.texts.count() - 1);
     if (any_labels_) samples_.lines.push_back(samples_.lines.back());
     if (!with_labels_) return;

@@ -33,6 +33,8 @@ struct LabelledSamples {
   std::vector<int32_t> labels;  // (texts) classes, or empty
   std::vector<float> values;    // (texts) or empty
   std::vector<int64_t> lines;   // (texts) in the file; only if labels are optional
+  // (texts) see Dataset::record_of(); empty: their indices
+  std::vector<int64_t> records;
   int64_t bad_records = 0;
   int64_t cut = 0;  // number of truncated texts
   std::vector<std::string> warnings;

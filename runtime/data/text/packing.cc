@@ -14,10 +14,14 @@
 namespace lockstep::data {
 namespace {
 
-// The pieces of all documents, in stored order.
-std::vector<Piece> cut(const DocumentBoundaries& documents, int64_t context, int64_t ahead) {
+// The pieces of the wanted documents, in stored order.
+std::vector<Piece> cut(const DocumentBoundaries& documents,
+                       int64_t context,
+                       int64_t ahead,
+                       const std::function<bool(int64_t)>& wanted) {
   std::vector<Piece> pieces;
   for (size_t d = 0; d + 1 < documents.size(); ++d) {
+    if (wanted && !wanted(static_cast<int64_t>(d))) continue;
     const int64_t end = documents[d + 1] - ahead;
     for (int64_t begin = documents[d]; begin < end; begin += context)
       pieces.push_back({begin, std::min(context, end - begin)});
@@ -133,8 +137,9 @@ Packing::Packing(const DocumentBoundaries& documents,
                  int64_t context,
                  bool several,
                  const std::string& name,
-                 int64_t ahead)
-    : pieces_(cut(documents, context, ahead)) {
+                 int64_t ahead,
+                 const std::function<bool(int64_t)>& wanted)
+    : pieces_(cut(documents, context, ahead, wanted)) {
   if (pieces_.empty())
     throw DataError("{}: no document has two tokens, which one prediction needs", name);
   if (pieces_.size() > static_cast<size_t>(std::numeric_limits<int32_t>::max()))

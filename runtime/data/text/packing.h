@@ -46,12 +46,14 @@ struct Piece {
 class Packing {
  public:
   // several: a sample may have more than one piece. ahead: how many tokens at the end of a document
-  // are not inputs. Throws DataError, which names `name`, if there are no pieces.
+  // are not inputs. wanted: which documents are packed, by their indices; null: all of them. Throws
+  // DataError, which names `name`, if there are no pieces.
   Packing(const DocumentBoundaries& documents,
           int64_t context,
           bool several,
           const std::string& name,
-          int64_t ahead = 1);
+          int64_t ahead = 1,
+          const std::function<bool(int64_t)>& wanted = nullptr);
 
   int64_t samples() const { return static_cast<int64_t>(first_slot_.size()) - 1; }
   int64_t pieces() const { return static_cast<int64_t>(pieces_.size()); }

@@ -115,6 +115,36 @@ int64_t largest_token(const TokenSequence& tokens) {
   });
 }
 
+SequenceParts hold_out_end(const HeldOut& held_out,
+                           const TokenSequence& tokens,
+                           const config::ModelTraits& model,
+                           const std::string& name,
+                           const std::string& unit) {
+  const int64_t count = tokens.count();
+  const auto held = static_cast<int64_t>(static_cast<double>(count) * held_out.share);
+  const int64_t ahead = model.text_task == config::TextTask::kNextToken ? 1 : 0;
+  const auto require = [&](int64_t part, const char* use, const char* remedy) {
+    if (part >= model.context + ahead) return;
+    throw DataError(
+        "{}: {} leaves {} of {} {} for {}, too few for one sample of {} ({}); set a {} one",
+        name,
+        held_out.text(),
+        part,
+        count,
+        unit,
+        use,
+        model.context + ahead,
+        ahead > 0 ? model.field("context") + " + 1" : model.field("context"),
+        remedy);
+  };
+  require(held, "evaluation", "larger");
+  require(count - held, "training", "smaller");
+  const auto boundary = static_cast<size_t>((count - held) * tokens.token_bytes);
+  return {{tokens.bytes.first(boundary), tokens.token_bytes},
+          {tokens.bytes.subspan(boundary), tokens.token_bytes},
+          held_out.describe(held, count, unit + ", at the end")};
+}
+
 void require_vocabulary(const TokenSequence& tokens,
                         int64_t vocabulary,
                         const config::ModelTraits& model,

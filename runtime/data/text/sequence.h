@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/held_out.h"
 #include "runtime/data/source_file.h"
 
 namespace lockstep::data {
@@ -22,6 +23,20 @@ struct TokenSequence {
 
 // The largest token of a sequence, which must not be empty. Reads all of it.
 int64_t largest_token(const TokenSequence& tokens);
+
+// A sequence without its end, and the end.
+struct SequenceParts {
+  TokenSequence train, eval;
+  std::string text;  // for the log
+};
+
+// Holds out the end of a sequence. `name`: the file's, `unit`: "tokens" or "bytes", for messages.
+// Throws DataError if one of the parts has too few tokens for one sample.
+SequenceParts hold_out_end(const HeldOut& held_out,
+                           const TokenSequence& tokens,
+                           const config::ModelTraits& model,
+                           const std::string& name,
+                           const std::string& unit);
 
 // Throws DataError if a token is not below `vocabulary`. The message names the first such token and
 // the model's field that limits it.

@@ -42,6 +42,7 @@ class SyntheticText final : public Dataset {
   }
 
   int64_t samples() const override { return samples_; }
+  int64_t record_of(int64_t index) const override { return index % rows_; }
   int64_t resident_bytes() const override {
     return rows_ * static_cast<int64_t>(input_.bytes() + target_.bytes());
   }
@@ -168,15 +169,15 @@ OpenedData make_synthetic_text(const SyntheticConfig& synthetic,
                                                         : summary.classes) =
       of_tokens ? vocabulary : outputs;
   if (!of_tokens) summary.vocabulary = vocabulary;
-  summary.train_samples = need_train ? synthetic.samples : 0;
-  summary.description = fmt::format("synthetic: {} samples of up to {} tokens of {}{}",
-                                    synthetic.samples,
-                                    model.context,
-                                    vocabulary,
-                                    of_tokens ? "" : fmt::format(", {} outputs", outputs));
+  summary.kind = "synthetic";
+  summary.details = fmt::format(" of up to {} tokens of {}{}",
+                                model.context,
+                                vocabulary,
+                                of_tokens ? "" : fmt::format(", {} outputs", outputs));
   if (need_train)
     opened.train =
         std::make_unique<SyntheticText>(synthetic.samples, model, vocabulary, outputs, seed);
+  describe(&opened);
   return opened;
 }
 

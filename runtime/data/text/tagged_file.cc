@@ -46,6 +46,9 @@ class TaggedDataset final : public Dataset {
         words.push_back({t, word});
     return words;
   }
+  int64_t record_of(int64_t index) const override {
+    return samples_.records.empty() ? index : samples_.records[static_cast<size_t>(index)];
+  }
   LabelCounts label_counts() const override {
     LabelCounts counts;
     for (const int16_t tag : samples_.tags)
@@ -55,7 +58,8 @@ class TaggedDataset final : public Dataset {
   int64_t resident_bytes() const override {
     return samples_.texts.resident_bytes() +
            static_cast<int64_t>(samples_.tags.capacity() * sizeof(int16_t) +
-                                samples_.words.capacity() * sizeof(std::string));
+                                samples_.words.capacity() * sizeof(std::string) +
+                                samples_.records.capacity() * sizeof(int64_t));
   }
   uint64_t checksum() const override {
     Checksum checksum;
@@ -172,6 +176,7 @@ class FileReader {
         words.emplace_back(word < 0 ? std::string_view() : sentence->words[w]);
     }
     for (int64_t times = bad_.take_pending() + 1; times > 0; --times) {
+      samples_.records.push_back(records_ - 1);
       samples_.texts.add(encoded.text);
       samples_.tags.insert(samples_.tags.end(), tags.begin(), tags.end());
       samples_.words.insert(samples_.words.end(), words.begin(), words.end());
@@ -199,10 +204,12 @@ class FileReader {
     for (int64_t times = bad_.take_pending(); times > 0; --times) {
       const int64_t last = samples_.texts.count() - 1;
       const auto first = static_cast<size_t>(samples_.texts.begin(last));
+      samples_.records.push_back(samples_.records.back());
       samples_.texts.add_again(last);
       add_last_again(first, &samples_.tags);
       if (!samples_.words.empty()) add_last_again(first, &samples_.words);
     }
+    if (bad_.count() == 0) samples_.records = {};
     samples_.texts.shrink();
     samples_.tags.shrink_to_fit();
     return std::move(samples_);

@@ -63,6 +63,8 @@ struct TaggedSamples {
   std::vector<int16_t> tags;  // (tokens of all texts) -1: not a target
   // (tokens of all texts) the word that begins with the token, or ""; empty if words are not kept
   std::vector<std::string> words;
+  // (texts) see Dataset::record_of(); empty: their indices
+  std::vector<int64_t> records;
   int64_t bad_records = 0;
   int64_t cut = 0;  // number of truncated sentences
   std::vector<std::string> warnings;

@@ -43,9 +43,6 @@ class Text final : public TextFormat<TextConfig> {
  public:
   using TextFormat::TextFormat;
 
-  void check() const override {
-    check_eval_split("data.text", config_.eval, config_.eval_fraction);
-  }
   void check_for_model(const config::ModelTraits& model) const override {
     if (model.text_task != config::TextTask::kNextToken)
       throw ConfigError(
@@ -60,28 +57,25 @@ class Text final : public TextFormat<TextConfig> {
   }
 
   bool has_byte_tokens() const override { return true; }
-  bool has_eval() const override { return !config_.eval.empty() || config_.eval_fraction > 0; }
+  bool holds_out() const override { return true; }
 
-  // Samples are those of sequence.h, with another shift in each epoch if data are shuffled. Without
-  // an evaluation file, the evaluation set is the last eval_fraction of the training file.
+  // Samples are those of sequence.h, with another shift in each epoch if data are shuffled. What is
+  // held out is the end of the training file.
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t seed,
                     bool need_train) const override {
-    const bool hold_out = config_.eval.empty() && config_.eval_fraction > 0;
+    const HeldOut held_out = held_out_by(data_, config_);
+    const bool hold_out = config_.eval.empty() && held_out;
     OpenedData opened;
     if (need_train || hold_out) {
       const auto file = open_file(data_, config_.train, "text.train");
       warn_of_kind(*file, &opened.summary);
-      const auto bytes = file->bytes();
-      const size_t held_out =
-          hold_out ? static_cast<size_t>(static_cast<double>(bytes.size()) * config_.eval_fraction)
-                   : 0;
-      const size_t boundary = bytes.size() - held_out;
+      SequenceParts parts{.train = {file->bytes(), 1}, .eval = {}, .text = {}};
+      if (hold_out) parts = hold_out_end(held_out, parts.train, model, file->name(), "bytes");
       if (need_train)
-        opened.train =
-            make_sequence_dataset(file, {bytes.first(boundary), 1}, model, seed, data_.shuffle);
-      if (hold_out)
-        opened.eval = make_sequence_dataset(file, {bytes.subspan(boundary), 1}, model, seed, false);
+        opened.train = make_sequence_dataset(file, parts.train, model, seed, data_.shuffle);
+      if (hold_out) opened.eval = make_sequence_dataset(file, parts.eval, model, seed, false);
+      opened.summary.held_out = parts.text;
     }
     if (!config_.eval.empty()) {
       const auto file = open_file(data_, config_.eval, "text.eval");
@@ -91,12 +85,9 @@ class Text final : public TextFormat<TextConfig> {
     DataSummary& summary = opened.summary;
     summary.features = model.context;
     summary.classes = model.outputs > 0 ? model.outputs : kByteVocabulary;
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description = fmt::format("text: {} training and {} evaluation samples of {} bytes",
-                                      summary.train_samples,
-                                      summary.eval_samples,
-                                      model.context);
+    summary.kind = "text";
+    summary.details = fmt::format(" of {} bytes", model.context);
+    describe(&opened);
     return opened;
   }
 

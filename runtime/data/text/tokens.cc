@@ -1,4 +1,5 @@
 // data.tokens: token ids in memory-mapped files.
+#include <functional>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -26,6 +27,17 @@ struct TokenFile {
 
   std::shared_ptr<const SourceFile> file;
   TokenSequence sequence;
+};
+
+// What a set has of a token file: some of its tokens or, if documents are packed, of these.
+struct TokenPart {
+  TokenSequence sequence;
+  std::string documents;                // path of the file of their boundaries
+  const char* field;                    // that names it
+  std::function<bool(int64_t)> wanted;  // by index; null: all documents
+};
+struct TokenParts {
+  TokenPart train, eval;
 };
 
 class Tokens final : public TextFormat<TokensConfig> {
@@ -74,10 +86,12 @@ class Tokens final : public TextFormat<TokensConfig> {
                            "unset unless the model predicts masked tokens");
   }
 
+  bool holds_out() const override { return true; }
+
   // Samples are those of sequence.h, with another shift in each epoch if data are shuffled, or
-  // those of packing.h. For a model that predicts masked tokens, masking.h masks some of them. The
-  // vocabulary is the model's, otherwise the tokenizer's, otherwise the largest training token + 1.
-  // Every token is checked against it.
+  // those of packing.h. What is held out is the end of the sequence, or documents. For a model that
+  // predicts masked tokens, masking.h masks some of them. The vocabulary is the model's, otherwise
+  // the tokenizer's, otherwise the largest training token + 1. Every token is checked against it.
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t seed,
                     bool need_train) const override {
@@ -91,33 +105,29 @@ class Tokens final : public TextFormat<TokensConfig> {
       if (vocabulary == 0) vocabulary = known;
       packing_note = fmt::format("; {:.0f}% of the tokens hidden", 100 * config_.mask_share);
     }
-    if (need_train || vocabulary == 0) {
+    const HeldOut held_out = config_.eval.empty() ? held_out_by(data_, config_) : HeldOut{};
+    if (need_train || held_out || vocabulary == 0) {
       const TokenFile train(data_, config_, config_.train, "tokens.train");
       if (vocabulary == 0)
         vocabulary = vocabulary_of(train);
       else
         check_tokens(train, vocabulary, masking.get(), model);
       warn_of_width(train, &opened.summary);
+      const TokenParts parts = parts_of(train, held_out, model, &opened.summary.held_out);
       if (need_train)
-        opened.train = make_dataset(train,
-                                    config_.train_documents,
-                                    "tokens.train_documents",
-                                    model,
-                                    seed,
-                                    data_.shuffle,
-                                    &packing_note);
+        opened.train = make_dataset(train, parts.train, model, seed, data_.shuffle, &packing_note);
+      if (held_out)
+        opened.eval = make_dataset(
+            train, parts.eval, model, seed, false, need_train ? nullptr : &packing_note);
     }
     if (!config_.eval.empty()) {
       const TokenFile eval(data_, config_, config_.eval, "tokens.eval");
       check_tokens(eval, vocabulary, masking.get(), model);
       warn_of_width(eval, &opened.summary);
-      opened.eval = make_dataset(eval,
-                                 config_.eval_documents,
-                                 "tokens.eval_documents",
-                                 model,
-                                 seed,
-                                 false,
-                                 need_train ? nullptr : &packing_note);
+      const TokenPart all = {
+          eval.sequence, config_.eval_documents, "tokens.eval_documents", nullptr};
+      opened.eval =
+          make_dataset(eval, all, model, seed, false, need_train ? nullptr : &packing_note);
     }
     DataSummary& summary = opened.summary;
     summary.features = model.context;
@@ -125,15 +135,10 @@ class Tokens final : public TextFormat<TokensConfig> {
     if (masking != nullptr)
       for (std::unique_ptr<Dataset>* dataset : {&opened.train, &opened.eval})
         if (*dataset != nullptr) *dataset = mask_tokens(std::move(*dataset), masking, model);
-    if (opened.train != nullptr) summary.train_samples = opened.train->samples();
-    if (opened.eval != nullptr) summary.eval_samples = opened.eval->samples();
-    summary.description =
-        fmt::format("tokens: {} training and {} evaluation samples of {} tokens, vocabulary {}{}",
-                    summary.train_samples,
-                    summary.eval_samples,
-                    model.context,
-                    vocabulary,
-                    packing_note);
+    summary.kind = "tokens";
+    summary.details =
+        fmt::format(" of {} tokens, vocabulary {}{}", model.context, vocabulary, packing_note);
+    describe(&opened);
     return opened;
   }
 
@@ -188,23 +193,60 @@ class Tokens final : public TextFormat<TokensConfig> {
                       known - 1);
   }
 
-  // Makes the samples of a file. If they are packed, appends a description to *packed unless null.
+  // The parts of the training file; without `held_out` the first one is all of it. *text: for the
+  // log.
+  TokenParts parts_of(const TokenFile& tokens,
+                      const HeldOut& held_out,
+                      const config::ModelTraits& model,
+                      std::string* text) const {
+    const TokenPart all = {
+        tokens.sequence, config_.train_documents, "tokens.train_documents", nullptr};
+    TokenParts parts{all, all};
+    if (!held_out) return parts;
+    if (!packs()) {
+      const SequenceParts ends =
+          hold_out_end(held_out, tokens.sequence, model, tokens.file->name(), "tokens");
+      parts.train.sequence = ends.train;
+      parts.eval.sequence = ends.eval;
+      *text = ends.text;
+      return parts;
+    }
+    const SourceFile file = open_documents(all);
+    const auto documents = static_cast<int64_t>(documents_in(file, all).size()) - 1;
+    int64_t held = 0;
+    for (int64_t i = 0; i < documents; ++i) held += held_out.takes(i) ? 1 : 0;
+    held_out.require_parts(held, documents, "documents", file.name());
+    *text = held_out.describe(held, documents, "documents");
+    parts.train.wanted = [held_out](int64_t document) { return !held_out.takes(document); };
+    parts.eval.wanted = [held_out](int64_t document) { return held_out.takes(document); };
+    return parts;
+  }
+
+  SourceFile open_documents(const TokenPart& part) const {
+    return SourceFile(data_.dir, part.documents, part.field, SourceFile::Gzip::kNever);
+  }
+  static DocumentBoundaries documents_in(const SourceFile& file, const TokenPart& part) {
+    return parse_documents(file.bytes(), part.sequence.count(), file.name());
+  }
+
+  // Makes the samples of a part of a file. If they are packed, appends a description to
+  // *packing_note unless null.
   std::unique_ptr<Dataset> make_dataset(const TokenFile& tokens,
-                                        const std::string& documents,
-                                        const char* field,
+                                        const TokenPart& part,
                                         const config::ModelTraits& model,
                                         uint64_t seed,
                                         bool shuffled,
                                         std::string* packing_note) const {
-    if (!packs()) return make_sequence_dataset(tokens.file, tokens.sequence, model, seed, shuffled);
-    const SourceFile boundaries(data_.dir, documents, field, SourceFile::Gzip::kNever);
+    if (!packs()) return make_sequence_dataset(tokens.file, part.sequence, model, seed, shuffled);
+    const SourceFile boundaries = open_documents(part);
     const bool several = packs_several();
     const auto packing = std::make_shared<const Packing>(
-        parse_documents(boundaries.bytes(), tokens.sequence.count(), boundaries.name()),
+        documents_in(boundaries, part),
         model.context,
         several,
         boundaries.name(),
-        /*ahead=*/model.text_task == config::TextTask::kNextToken ? 1 : 0);
+        /*ahead=*/model.text_task == config::TextTask::kNextToken ? 1 : 0,
+        part.wanted);
     if (packing_note != nullptr)
       *packing_note += fmt::format(
           "; {} pieces of documents {}, {:.1f}% of the positions in use",

@@ -226,6 +226,8 @@ class RandomConfig {
   void draw_data(DataConfig& data) {
     data.dir = text_or_none();
     data.shuffle = flag();
+    if (!has_eval_) data.eval_fraction = fraction();
+    has_eval_ = has_eval_ || data.eval_fraction > 0;
     data.bad_records = pick(BadRecords::kReplace);
     data.max_bad_fraction = fraction();
     data.decode_threads = integer(0, 1024);
