@@ -87,7 +87,9 @@ ExitCode run_launch(Session& session, LaunchOptions options) {
   check_train_options(train);
   if (options.ranks == 0) choose_ranks(options, train);
   const std::string text = config::read_config_text(train.common.config);
+  init_log("warn", 0, 1);  // rank 0 logs what it finds
   const run::OpenedConfig given = read_config_of(text, train.common);
+  init_log("info", 0, 1);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
   int64_t recorded = 0;
   if (given.config.train.lanes == 0) recorded = resumed_choices(resume, given.config).lanes;
