@@ -95,7 +95,9 @@ ExitCode run_launch(Session& session, LaunchOptions options) {
   if (!has_run_dir && !train.common.run_dir.empty())
     options.train.insert(options.train.end(), {"--run-dir", train.common.run_dir});
   train.common.config = found.origin;
+  init_log("warn", 0, 1);  // rank 0 logs what it finds
   const run::OpenedConfig given = read_config_of(found.text, train.common);
+  init_log("info", 0, 1);
   const std::string resume = train.resume == "none" ? "auto" : train.resume;
   int64_t recorded = 0;
   if (given.config.train.lanes == 0) recorded = resumed_choices(resume, given.config).lanes;

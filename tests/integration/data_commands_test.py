@@ -216,7 +216,7 @@ def holds_out(bench):
         bench.run("predict", *checkpoint, "--out", "held.safetensors", "--json", "held.json")
         files.append(json.loads((bench.folder / "held.json").read_text())["files"])
     assert files[0] == files[1] and len(files[0]) == held, files
-    assert "done at step 14" in bench.run(*train, "--set", "train.steps=14").stdout
+    assert "done at step 14" in bench.run(*train, "--resume", "auto", "--set", "train.steps=14").stdout
     new = bench.folder / "unlabelled"
     new.mkdir()
     (new / "1.png").write_bytes(png(16, 1))
