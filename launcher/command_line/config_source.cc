@@ -58,10 +58,10 @@ ConfigPlace find_config(const std::string& path) {
   const fs::path above = given.parent_path();
   if (given.filename() == kCheckpoints && is_file(above / kRunConfig)) given = above;
   if (is_file(given / kRunConfig)) return {.file = given / kRunConfig, .run_folder = given};
-  if (has_checkpoints(given) || has_checkpoints(given / kCheckpoints)) {
-    const char* why = nullptr;
+  const char* why = nullptr;
+  if (has_checkpoints(given / kCheckpoints))
     return {.run_folder = given, .checkpoint = checkpoint_to_use(given, &why)};
-  }
+  if (has_checkpoints(given)) return {.checkpoint = checkpoint_to_use(given, &why)};
   throw ConfigError(
       "config '{}' is a folder without {}; allowed: a config file, the folder of a run that has "
       "begun, or a checkpoint (step-*){}",
@@ -85,8 +85,7 @@ std::optional<fs::path> choose_checkpoint(const std::string& given, const std::s
     if (place.checkpoint.empty()) return std::nullopt;
     return place.checkpoint;
   }
-  const fs::path below = place.run_folder / kCheckpoints;
-  if (!has_checkpoints(below) && !has_checkpoints(place.run_folder))
+  if (!has_checkpoints(place.run_folder / kCheckpoints))
     throw CheckpointError(
         "run folder '{}' has no checkpoint yet; give another one with --checkpoint",
         place.run_folder.string());

@@ -7,8 +7,9 @@
 
 namespace lockstep::launcher {
 
-// Where a config is. A run folder has config.textproto, or only checkpoints, as `import` writes
-// them; a checkpoint is a step-* folder or checkpoints/best, and has the config of its run.
+// Where a config is. A run folder has config.textproto, or only checkpoints, as `import` may write
+// them; a checkpoint is a step-* folder, checkpoints/best or a folder of checkpoints without a run,
+// and has the config of its run.
 struct ConfigPlace {
   std::filesystem::path file = {};        // empty: the config is in a checkpoint
   std::filesystem::path run_folder = {};  // empty: CONFIG is no run folder

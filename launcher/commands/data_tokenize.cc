@@ -123,7 +123,7 @@ void tokenize_all(TokenizeOptions options) {
   if (!lockstep::is_there(options.tokenizer))
     throw DataError(
         "--tokenizer: '{}' does not exist; give a tokenizer.json, a .model of SentencePiece, a "
-        "vocab.json with merges.txt, or a folder with one of them{}",
+        "vocab.json with merges.txt, a .tiktoken, or a folder with one of them{}",
         options.tokenizer,
         look_alike_hint(options.tokenizer));
   const auto tokenizer = tokenizer::open_tokenizer(options.tokenizer);
@@ -190,8 +190,8 @@ CommandSpec data_tokenize_command() {
   command.add(
       "--tokenizer",
       &options->tokenizer,
-      "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, or a folder "
-      "with one of them",
+      "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, a .tiktoken, or a "
+      "folder with one of them",
       {.required = true, .also = "vocab vocab_file model tokenizer_model encoding"});
   command.add("--out",
               &options->out,

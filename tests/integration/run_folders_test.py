@@ -67,6 +67,11 @@ def commands(bench):
                     ("generate", "gpt", "--prompt", "a small", "--tokens", "3"),
                     ("predict", "mlp", "--data", bench.folder, "--out", bench.folder / "of_run.safetensors")):
         bench.run(*command)
+    # Weights that import has written are no run that could go on.
+    bench.run("export", moved, "--out", "weights.safetensors")
+    bench.run("import", bench.mlp, "weights.safetensors", "--out", "imported")
+    assert hash_of(bench, "imported", "--data", bench.folder)[0] == explicit(bench, newest), "import's folder as CONFIG"
+    assert "is a checkpoint" in bench.run("train", "imported", code=2).stderr
     (moved / "checkpoints").rename(bench.folder / "elsewhere")
     assert "has no checkpoint yet" in bench.run("eval", moved, code=4).stderr
     assert "without config.textproto" in bench.run("eval", bench.folder, code=2).stderr
