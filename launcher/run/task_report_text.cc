@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMatrixClasses = 20;  // of more, the terminal gets pairs
 constexpr size_t kPairs = 20;
+constexpr size_t kMaxLineColumns = 100;  // of a matrix whose columns have names
 constexpr size_t kMeanNames = sizeof("weighted mean") - 1;
 
 class ClassText {
@@ -50,18 +51,26 @@ class ClassText {
                        scores.support);
   }
 
-  // Classes are numbered at the top, because their names may be long.
+  // At the top are the classes' names or, if a line would be too long, numbers of the rows.
   std::string matrix() const {
-    int64_t largest = 0;
-    for (const auto& cell : confusion_.cells()) largest = std::max(largest, cell.count);
-    const size_t digits = std::max<size_t>(std::to_string(largest).size(), 2);
+    size_t cell = 0, name = 0;
+    for (const auto& each : confusion_.cells())
+      cell = std::max(cell, std::to_string(each.count).size());
+    for (const int32_t of : classes_) name = std::max(name, name_of(of).size());
+    const size_t named = std::max(cell, name);
+    const bool by_name =
+        names_.empty() || width_ + classes_.size() * (named + 2) <= kMaxLineColumns;
+    const size_t column = by_name ? named : std::max<size_t>(cell, 2);
     std::string text = "confusion matrix: a row for each class, a column for each prediction\n";
-    text += fmt::format("{:<{}}  no.", "class", width_);
-    for (size_t i = 0; i < classes_.size(); ++i) text += fmt::format("  {:>{}}", i + 1, digits);
+    text += fmt::format("{:<{}}{}", "class", width_, by_name ? "" : "  no.");
+    for (size_t i = 0; i < classes_.size(); ++i)
+      text +=
+          fmt::format("  {:>{}}", by_name ? name_of(classes_[i]) : std::to_string(i + 1), column);
     for (size_t i = 0; i < classes_.size(); ++i) {
-      text += fmt::format("\n{:<{}}  {:>3}", name_of(classes_[i]), width_, i + 1);
+      text += fmt::format("\n{:<{}}", name_of(classes_[i]), width_);
+      if (!by_name) text += fmt::format("  {:>3}", i + 1);
       for (const int32_t predicted : classes_)
-        text += fmt::format("  {:>{}}", confusion_.count(classes_[i], predicted), digits);
+        text += fmt::format("  {:>{}}", confusion_.count(classes_[i], predicted), column);
     }
     return text + "\n";
   }

@@ -163,7 +163,7 @@ def tables(bench, checkpoint, labels, values, accuracy):
     found, judged = {}, bench.folder / "table.json"
     for ending in ("csv", "tsv", "jsonl", "npy"):
         files, out = set(), bench.folder / f"table.{ending}"
-        for ranks in (0, 2):
+        for ranks in (0, 2) if ending in ("csv", "npy") else (0, ):
             done = bench.run("predict", bench.mlp, *checkpoint, "--out", out, "--json", judged,
                              ranks=ranks)
             files.add(out.read_bytes())
