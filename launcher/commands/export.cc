@@ -123,10 +123,10 @@ void write_hugging_face(const ExportOptions& options,
   if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
   if (like.empty() && !origin.empty() && !lockstep::is_there(origin))
     log_warn(
-        "{}: has no tokenizer, and only those fields of config.json that training knows, because "
-        "{}, which the run began with, is not here; --like FOLDER takes the rest from another "
-        "folder",
+        "{}: has {}only those fields of config.json that training knows, because {}, which the run "
+        "began with, is not here; --like FOLDER takes the rest from another folder",
         options.out,
+        inputs.tokenizer.empty() ? "no tokenizer, and " : "",
         origin);
   const huggingface::WrittenFolder written = huggingface::write_folder(
       options.out,
@@ -165,8 +165,9 @@ void write_onnx(const ExportOptions& options,
                       config::name_of(opened.config.model));
   ExportedInputs inputs = exported_inputs(opened, state, folder.string());
   onnx::TrainedFileOptions additions;
+  std::string where = "in its metadata";
   if (options.with_preprocessing) {
-    put_into_network(opened.model->traits(), inputs);
+    where = put_into_network(opened.model->traits(), inputs);
     additions.preprocessing = &*inputs.preprocessing;
   }
   additions.metadata = metadata_of(inputs);
@@ -175,7 +176,6 @@ void write_onnx(const ExportOptions& options,
       if (slice.name == name) return parameters + slice.offset;
     throw CheckpointError("{}: has no tensor \"{}\" of {}", folder.string(), name, network->file);
   };
-  std::string where = options.with_preprocessing ? "in its graph" : "in its metadata";
   if (is_folder_wanted(options)) {
     huggingface::make_folder(options.out, [&](const std::filesystem::path& unfinished) {
       onnx::write_trained(*network, unfinished / "model.onnx", elements_of, additions);
