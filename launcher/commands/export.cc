@@ -89,11 +89,20 @@ void write_lora(const ExportOptions& options,
   const config::ModelTraits& model = opened.model->traits();
   const bool is_causal_lm =
       model.input == config::ModelInput::kTokens && model.text_task == config::TextTask::kNextToken;
+  ExportedInputs inputs = exported_inputs(opened, state, folder.string());
+  inputs.model = Json::object();  // the folder of an adapter has no config.json
   const checkpoint::WrittenFile written = huggingface::write_peft(
-      options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
+      options.out,
+      config,
+      state.layout,
+      parameters,
+      is_causal_lm,
+      metadata_of(state),
+      [&](const std::filesystem::path& unfinished) { (void)write_files(inputs, unfinished); });
   for (const std::string& note : huggingface::notes_of_base(config))
     log_warn("{}: {}; --format huggingface adds the LoRA to the weights", options.out, note);
   print_written(options, folder, written);
+  if (inputs.unknown.empty()) fmt::print("{}\n", line_of(inputs, options.out, "in its files"));
 }
 
 // Of a safetensors file, which needs no config: that of an old checkpoint, or of a network whose
