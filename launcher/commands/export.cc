@@ -92,11 +92,20 @@ void write_lora(const ExportOptions& options,
   const config::ModelTraits& model = opened.model->traits();
   const bool is_causal_lm =
       model.input == config::ModelInput::kTokens && model.text_task == config::TextTask::kNextToken;
+  ExportedInputs inputs = exported_inputs(opened, state, folder.string());
+  inputs.model = Json::object();  // the folder of an adapter has no config.json
   const checkpoint::WrittenFile written = huggingface::write_peft(
-      options.out, config, state.layout, parameters, is_causal_lm, metadata_of(state));
+      options.out,
+      config,
+      state.layout,
+      parameters,
+      is_causal_lm,
+      metadata_of(state),
+      [&](const std::filesystem::path& unfinished) { (void)write_files(inputs, unfinished); });
   for (const std::string& note : huggingface::notes_of_base(config))
     log_warn("{}: {}; --format huggingface adds the LoRA to the weights", options.out, note);
   print_written(options, folder, written);
+  if (inputs.unknown.empty()) fmt::print("{}\n", line_of(inputs, options.out, "in its files"));
 }
 
 // For a safetensors file, which needs no config: that of an old checkpoint, or of a network whose
@@ -126,10 +135,10 @@ void write_hugging_face(const ExportOptions& options,
   if (like.empty() && huggingface::is_model_folder(origin)) like = origin;
   if (like.empty() && !origin.empty() && !lockstep::is_there(origin))
     log_warn(
-        "{}: has no tokenizer, and only those fields of config.json that training knows, because "
-        "{}, which the run began with, is not here; --like FOLDER takes the rest from another "
-        "folder",
+        "{}: has {}only those fields of config.json that training knows, because {}, which the run "
+        "began with, is not here; --like FOLDER takes the rest from another folder",
         options.out,
+        inputs.tokenizer.empty() ? "no tokenizer, and " : "",
         origin);
   const huggingface::WrittenFolder written = huggingface::write_folder(
       options.out,
@@ -168,8 +177,9 @@ void write_onnx(const ExportOptions& options,
       network != nullptr ? network->file : "model." + config::name_of(opened.config.model);
   ExportedInputs inputs = exported_inputs(opened, state, folder.string());
   onnx::TrainedFileOptions additions;
+  std::string where = "in its metadata";
   if (options.with_preprocessing) {
-    put_into_network(opened.model->traits(), inputs);
+    where = put_into_network(opened.model->traits(), inputs);
     additions.preprocessing = &*inputs.preprocessing;
   }
   additions.metadata = metadata_of(inputs);
@@ -185,7 +195,6 @@ void write_onnx(const ExportOptions& options,
     const auto model = models::reopen_model(opened.model, opened.model->resolved(io));
     onnx::write_network(*model, io, path, elements_of, additions);
   };
-  std::string where = options.with_preprocessing ? "in its graph" : "in its metadata";
   if (is_folder_wanted(options)) {
     huggingface::make_folder(options.out, [&](const std::filesystem::path& unfinished) {
       write(unfinished / "model.onnx");

@@ -114,7 +114,7 @@ ExportedInputs exported_inputs(const run::OpenedConfig& opened,
   return inputs;
 }
 
-void put_into_network(const config::ModelTraits& model, ExportedInputs& inputs) {
+std::string put_into_network(const config::ModelTraits& model, ExportedInputs& inputs) {
   const char* reason = nullptr;
   if (model.input == config::ModelInput::kTokens)
     reason = "ONNX has no nodes that make tokens; allowed: networks of images or tables";
@@ -124,7 +124,17 @@ void put_into_network(const config::ModelTraits& model, ExportedInputs& inputs) 
   if (!inputs.preprocessing)
     throw ConfigError("--with-preprocessing: it is unknown: {}", inputs.unknown);
   config::mark_as_in_network(inputs.preprocessor);
-  if (inputs.preprocessing->images) inputs.preprocessor["data_format"] = "channels_last";
+  if (const auto& images = inputs.preprocessing->images) {
+    inputs.preprocessor["data_format"] = "channels_last";
+    return fmt::format("in its graph, which takes pixels (N, {}, {}, {}) uint8{}",
+                       images->height,
+                       images->width,
+                       images->channels(),
+                       images->resize > 0 ? ", resized and cropped" : "");
+  }
+  const size_t columns =
+      inputs.preprocessing->table ? inputs.preprocessing->table->columns.size() : 0;
+  return fmt::format("in its graph, which takes {} columns (N, 1)", columns);
 }
 
 std::map<std::string, std::string> metadata_of(const ExportedInputs& inputs) {

@@ -32,12 +32,13 @@ ExportedInputs exported_inputs(const run::OpenedConfig& opened,
                                const checkpoint::CheckpointState& state,
                                const std::string& origin);
 
-// Changes the fields to those of a network that makes its inputs itself. Throws ConfigError if it
-// cannot.
-void put_into_network(const config::ModelTraits& model, ExportedInputs& inputs);
+// Changes the fields to those of a network that makes its inputs itself. Returns what it takes, for
+// line_of(): "in its graph, which takes pixels (N, 28, 28, 1) uint8". Throws ConfigError if it
+// cannot make them.
+std::string put_into_network(const config::ModelTraits& model, ExportedInputs& inputs);
 
-// Each field of the files by its name, as JSON, and each file of the tokenizer by its name. Warns of
-// those that cannot be metadata, because they are too large or not texts.
+// Each field of the files by its name, as JSON, and each file of the tokenizer by its name. Warns
+// of those that cannot be metadata, because they are too large or not texts.
 std::map<std::string, std::string> metadata_of(const ExportedInputs& inputs);
 
 // Writes the files that are not empty into `folder`. Returns their names.

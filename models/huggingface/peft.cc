@@ -280,7 +280,8 @@ checkpoint::WrittenFile write_peft(const fs::path& out,
                                    const std::vector<checkpoint::NamedSlice>& slices,
                                    const float* flat,
                                    bool is_causal_lm,
-                                   const std::map<std::string, std::string>& metadata) {
+                                   const std::map<std::string, std::string>& metadata,
+                                   const std::function<void(const fs::path&)>& add_files) {
   if (!config.adapter.lora)
     throw ConfigError(
         "--format: value is peft, which needs a run with adapter.lora; use another format");
@@ -315,6 +316,7 @@ checkpoint::WrittenFile write_peft(const fs::path& out,
   with_format["format"] = "pt";
   return make_folder(out, [&](const fs::path& folder) {
     write_file_atomically(folder / kAdapterConfig, json.dump({.indent = 2}) + "\n");
+    add_files(folder);
     return checkpoint::write_safetensors(folder / kAdapterModel, tensors, with_format);
   });
 }

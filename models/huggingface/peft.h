@@ -4,6 +4,7 @@
 // CheckpointError (in the tensors) or IoError.
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -28,13 +29,15 @@ std::string read_peft(const std::filesystem::path& folder,
 
 // Creates the folder `out`, which appears complete or not at all, and must not exist. Parameters
 // that are trained besides the LoRA are written as modules_to_save. Rejects those that PEFT cannot
-// read back.
-checkpoint::WrittenFile write_peft(const std::filesystem::path& out,
-                                   const RunConfig& config,
-                                   const std::vector<checkpoint::NamedSlice>& slices,
-                                   const float* flat,
-                                   bool is_causal_lm,
-                                   const std::map<std::string, std::string>& metadata);
+// read back. `add_files` writes further files into the folder.
+checkpoint::WrittenFile write_peft(
+    const std::filesystem::path& out,
+    const RunConfig& config,
+    const std::vector<checkpoint::NamedSlice>& slices,
+    const float* flat,
+    bool is_causal_lm,
+    const std::map<std::string, std::string>& metadata,
+    const std::function<void(const std::filesystem::path&)>& add_files);
 
 // Warnings if the base model that the folder names, train.init_from, is not the model that the LoRA
 // was trained on: it is not a Hugging Face folder, or fields of its config.json differ.

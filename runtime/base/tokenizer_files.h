@@ -35,8 +35,8 @@ struct TokenizerFile {
   std::filesystem::path path;
 };
 
-// The files of the tokenizer at `path`, a folder or the tokenizer's main file, with those beside it.
-// Empty if there is none.
+// The files of the tokenizer at `path`, a folder or the tokenizer's main file, with those beside
+// it. Empty if there is none.
 std::vector<TokenizerFile> tokenizer_files_at(const std::filesystem::path& path);
 
 }  // namespace lockstep

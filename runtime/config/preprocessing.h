@@ -1,7 +1,7 @@
 #pragma once
 // How samples of the data become a network's inputs: statistics and sizes that were found in the
-// training data. Runs keep them in checkpoints, and exports write them, as JSON with the field names
-// of Hugging Face's preprocessor_config.json.
+// training data. Runs keep them in checkpoints, and exports write them, as JSON with the field
+// names of Hugging Face's preprocessor_config.json.
 
 #include <cstdint>
 #include <optional>
@@ -25,8 +25,8 @@ struct ImageInputs {
 };
 
 // A numeric column becomes (x - mean) / std, or 0 if x is missing, followed by 1 for a missing x
-// and otherwise 0, if missing_indicator. A categorical one becomes 1 in the slot of its category and
-// 0 in the others; the last slot is for missing values and unknown categories.
+// and otherwise 0, if missing_indicator. A categorical one becomes 1 in the slot of its category
+// and 0 in the others; the last slot is for missing values and unknown categories.
 struct ColumnInputs {
   std::string name = {};
   bool categorical = false;

@@ -112,7 +112,7 @@ def images(bench):
         right = sum(argmax(linear(x, tensors)) == label for x, label in zip(inputs, labels))
         near(result, right / len(labels), name)
         log = bench.export(name, f"{name}-raw.onnx", "--format", "onnx", "--with-preprocessing")
-        assert "in its graph" in log and inputs_of(bench.folder / f"{name}-raw.onnx") == ["pixels"], log
+        assert "in its graph, which takes pixels (N, 6, 4, 1) uint8: " in log and inputs_of(bench.folder / f"{name}-raw.onnx") == ["pixels"], log
         found = metadata_of(bench.folder / f"{name}-raw.onnx")
         assert not found["do_rescale"] and not found["do_normalize"], found
         assert found["data_format"] == "channels_last", found

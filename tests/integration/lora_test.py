@@ -71,6 +71,8 @@ def new_head(test, label, begin, model, data, heads, match, modules):
     test.command("export", run_dir, "--format", "peft", "--out", adapter)
     config = json.loads((adapter / "adapter_config.json").read_text())
     test.expect(config["modules_to_save"] == modules, f"{label}: {config['modules_to_save']}")
+    test.expect(label != "vit" or (adapter / "preprocessor_config.json").exists(),
+                f"{label}: the adapter's folder does not describe its images")
     saved = [name for name in header_of(adapter / "adapter_model.safetensors")
              if any(module + "." in name for module in modules)]
     test.expect(len(saved) == 2 * len(modules), f"{label}: {saved}")
