@@ -8,6 +8,7 @@
 #include <ctime>
 #include <map>
 #include <string_view>
+#include <utility>
 
 #include "launcher/watch/line_chart.h"
 #include "runtime/base/text.h"
@@ -153,21 +154,23 @@ void add_state(Screen& screen,
                const RunHistory& run,
                const FlightMoment* rank_0,
                const ScreenOptions& options) {
-  std::string text = run.state_text();
+  std::string text = run.state_text(), more;
   Color color = Color::kGreen;
   if (run.state() == RunState::kStopped) color = Color::kRed;
   if (run.state() == RunState::kRunning) {
     const double sign =
         std::max(written_at(run.folder / "metrics.jsonl"), written_at(run.folder / "writer.lock"));
     const double silent_s = options.now - sign;
-    if (rank_0 != nullptr && rank_0->phase != FlightPhase::kTraining)
-      text += ", " + std::string(name_of(rank_0->phase));
+    if (rank_0 != nullptr && rank_0->phase != FlightPhase::kTraining) more = name_of(rank_0->phase);
     if (silent_s > std::max(kSilentSeconds, kSilentSteps * pace_s(run))) {
-      text += fmt::format(", silent for {}", format_duration(1000 * silent_s));
+      append_item(more, fmt::format("silent for {}", format_duration(1000 * silent_s)));
       color = Color::kYellow;
     }
   }
+  if (!more.empty() && static_cast<int>(text.size() + 2 + more.size()) <= options.columns)
+    append_item(text, std::exchange(more, ""));
   screen.line(text, color);
+  if (!more.empty()) screen.line(more, color);
 }
 
 void add_bar(Screen& screen, const RunHistory& run, const ScreenOptions& options) {

@@ -86,7 +86,7 @@ void Terminal::draw(const std::vector<std::string>& lines) {
   std::string text(kHome);
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) text += '\n';
-    text.append(lines[i]).append(kEraseRest);
+    text.append(kEraseRest).append(lines[i]);  // behind a full line it would take a character
   }
   text += kEraseBelow;
   write_patiently(STDOUT_FILENO, text);
