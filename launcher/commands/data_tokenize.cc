@@ -190,8 +190,8 @@ CommandSpec data_tokenize_command() {
   command.add(
       "--tokenizer",
       &options->tokenizer,
-      "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, a .tiktoken, or a "
-      "folder with one of them",
+      "A tokenizer.json, a .model of SentencePiece, a vocab.json with merges.txt, a .tiktoken, or "
+      "a folder with one of them",
       {.required = true, .also = "vocab vocab_file model tokenizer_model encoding"});
   command.add("--out",
               &options->out,

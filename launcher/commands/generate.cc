@@ -282,8 +282,8 @@ void add_prompt_options(CommandSpec& command, GenerateOptions& options) {
   command.add(
       "--tokenizer",
       &options.tokenizer,
-      "A tokenizer.json, a vocab.json with merges.txt, a .tiktoken, or a folder with one; by default "
-      "that of the folder that the weights come from");
+      "A tokenizer.json, a vocab.json with merges.txt, a .tiktoken, or a folder with one; by "
+      "default that of the folder that the weights come from");
   command.add("--prompt",
               &options.prompts,
               "Text to continue; can be repeated",

@@ -62,10 +62,12 @@ std::shared_ptr<const OpenedFile> freed(const std::shared_ptr<const OpenedFile>&
       return free;
     }
   }
-  log_warn("{}: {}; the axis cannot be freed: {}",
-           file.path,
-           condition_of_batch(file, batch),
-           result.reason);
+  const std::string prefix = file.path + ": ";
+  log_info("{}the fixed batch of {} cannot be freed: {}; {}",
+           prefix,
+           batch,
+           result.reason.substr(result.reason.starts_with(prefix) ? prefix.size() : 0),
+           condition_of_batch(file, batch));
   return opened;
 }
 
