@@ -225,6 +225,15 @@ void validate_residual_groups(const RunConfig& config) {
   require_residual_groups(config, 1);
 }
 
+void validate_output(const OutputConfig& output) {
+  const std::string none = OutputConfig{}.prometheus_address;
+  if (output.prometheus_port == 0 && output.prometheus_address != none)
+    refuse_value("output.prometheus_address",
+                 in_quotes(output.prometheus_address),
+                 "{}, except with output.prometheus_port above 0",
+                 in_quotes(none));
+}
+
 void validate_execution(const RunConfig& config) {
   const ExecutionConfig& execution = config.execution;
   const bool halves =
@@ -298,6 +307,7 @@ void validate(const RunConfig& config) {
   validate_power_sgd(config);
   validate_residual_groups(config);
   validate_execution(config);
+  validate_output(config.output);
 }
 
 }  // namespace lockstep::config

@@ -89,7 +89,7 @@ class Terminal:
         self.process, self.master = pty.fork()
         if self.process == 0:
             time.sleep(0.05)  # until the terminal has its size
-            os.execvpe(command[0], command, dict(os.environ, TERM="xterm", **environment))
+            os.execvpe(command[0], command, {**os.environ, "TERM": "xterm", **environment})
         self.resize(columns, rows)
         self.modes_before = self.modes_after = termios.tcgetattr(self.master)
 
@@ -165,9 +165,10 @@ def watches(binary, run):
     plain = subprocess.run([binary, "watch", run], capture_output=True, text=True, env=dict(os.environ, LC_ALL="C"))
     assert plain.returncode == 0 and "\x1b" not in plain.stdout, plain
     assert "watched  " in plain.stdout and "\nsaved     step " in plain.stdout, plain.stdout
-    dumb = Terminal([binary, "watch", str(run)], 80, 24)
-    os.kill(dumb.process, signal.SIGTERM)
-    dumb.end()
+    for command, environment in ((["watch", str(run)], {"TERM": "dumb"}), (["watch", str(run), "--once"], {})):
+        once = Terminal([binary, *command], 80, 24, **environment)
+        assert once.end() == 0 and "\x1b" not in once.text, once.text
+        assert "\nsaved     step " in once.text, once.text
 
 
 def get(port, path="/metrics", method="GET"):

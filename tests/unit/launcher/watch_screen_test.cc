@@ -1,5 +1,5 @@
-// Catches: lines wider than the terminal or more than it has, curves that are upside down, and states
-// of a run that are shown as another one.
+// Catches: lines wider than the terminal or more than it has, curves that are upside down, and
+// states of a run that are shown as another one.
 
 #include "launcher/watch/screen.h"
 
