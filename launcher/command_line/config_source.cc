@@ -89,8 +89,13 @@ std::optional<fs::path> choose_checkpoint(const std::string& given, const std::s
     throw CheckpointError(
         "run folder '{}' has no checkpoint yet; give another one with --checkpoint",
         place.run_folder.string());
+  return weights_at(place.run_folder);
+}
+
+fs::path weights_at(const fs::path& path) {
+  if (!is_folder(path / kCheckpoints)) return checkpoint::resolve_checkpoint(path);
   const char* why = nullptr;
-  const fs::path chosen = checkpoint_to_use(place.run_folder, &why);
+  const fs::path chosen = checkpoint_to_use(path, &why);
   log_info("checkpoint: {}, the {} of the run", chosen.string(), why);
   return chosen;
 }

@@ -34,4 +34,8 @@ ConfigText read_config_at(const std::string& path);
 std::optional<std::filesystem::path> choose_checkpoint(const std::string& given,
                                                        const std::string& config);
 
+// The checkpoint whose weights are meant if a command is given only `path`: that of a run folder as
+// above; otherwise as checkpoint::resolve_checkpoint().
+std::filesystem::path weights_at(const std::filesystem::path& path);
+
 }  // namespace lockstep::launcher

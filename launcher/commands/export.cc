@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "launcher/command_line/common_options.h"
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/models/exported_inputs.h"
@@ -46,12 +47,12 @@ struct ExportOptions {
   std::string log_level = "info";
 };
 
-// A checkpoint's folder, or the newest of the run that a config file describes.
+// A checkpoint's folder, that of a run, or that of the run which a config file describes.
 std::filesystem::path folder_of(const std::string& from) {
-  if (!is_file(from)) return checkpoint::resolve_checkpoint(from);
+  if (!is_file(from)) return weights_at(from);
   CommonOptions options;
   options.config = from;
-  return checkpoint::resolve_checkpoint(read_config(options).config.output.run_dir);
+  return weights_at(read_config(options).config.output.run_dir);
 }
 
 // The model of a checkpoint, recognised by its tensors.
@@ -263,11 +264,12 @@ CommandSpec export_command() {
   auto options = std::make_shared<ExportOptions>();
   CommandSpec command{
       .name = "export", .help = "Write a checkpoint's weights for other programs", .also = "save"};
-  command.add("CHECKPOINT",
-              &options->from,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest), "
-              "or the config file of a run",
-              {.required = true, .also = "checkpoint ckpt run input i"});
+  command.add(
+      "CHECKPOINT",
+      &options->from,
+      "A checkpoint, checkpoints/best, a checkpoints folder (the newest), or a run folder or "
+      "its config file (its best checkpoint, or its newest if it has none)",
+      {.required = true, .also = "checkpoint ckpt run input i"});
   command.add("--out",
               &options->out,
               "The .safetensors or .onnx file, or the folder, to write",

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "launcher/command_line/config_source.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/first_rank.h"
@@ -57,7 +58,7 @@ struct SampledModel {
 
 SampledModel open_checkpoint(const SampleOptions& options, const exec::OpSet& ops) {
   SampledModel sampled;
-  sampled.folder = checkpoint::resolve_checkpoint(options.checkpoint);
+  sampled.folder = weights_at(options.checkpoint);
   sampled.state = checkpoint::read_state(sampled.folder);
   const run::OpenedConfig opened =
       config_of_checkpoint(sampled.folder, sampled.state, options.common.set);
@@ -232,10 +233,12 @@ CommandSpec sample_command() {
   auto options = std::make_shared<SampleOptions>();
   CommandSpec command{.name = "sample",
                       .help = "Make images with a diffusion model, as a PNG file"};
-  command.add("CHECKPOINT",
-              &options->checkpoint,
-              "A checkpoint, checkpoints/best, a checkpoints folder or a run folder (the newest)",
-              {.required = true});
+  command.add(
+      "CHECKPOINT",
+      &options->checkpoint,
+      "A checkpoint, checkpoints/best, a checkpoints folder (the newest), or a run folder (its "
+      "best checkpoint, or its newest if it has none)",
+      {.required = true});
   add_set_option(command, options->common);
   add_device_options(command, options->common);
   add_output_options(command, options->common);

@@ -103,7 +103,7 @@ class RowWriter {
     const std::span<const float> x(&found_.outputs[r * outputs()], outputs());
     cells_.clear();
     if (files_.empty())
-      cells_.emplace_back(sample);
+      cells_.emplace_back(table_.dataset.record_of(sample));
     else
       cells_.emplace_back(std::string_view(files_[s]));
     if (!lines_.empty()) cells_.emplace_back(lines_[s]);
