@@ -279,8 +279,8 @@ CommandSpec export_command() {
       &options->format,
       "By default that of the ending of --out: .safetensors, .onnx, or for a folder huggingface. A "
       "safetensors file; a folder that Hugging Face's from_pretrained reads, with a LoRA added to "
-      "the weights; a folder of the LoRA alone, as PEFT reads it; or an ONNX file: the one that the "
-      "network came from with its new weights, or a new one of a built-in family",
+      "the weights; a folder of the LoRA alone, as PEFT reads it; or an ONNX file: that of the "
+      "network with its new weights, or a new one of a built-in family",
       {.allowed = OneOf{{kSafetensors, kHuggingFace, kPeft, kOnnx}},
        .also = "hf=huggingface transformers=huggingface pytorch=safetensors pt=safetensors "
                "torch=safetensors lora=peft"});
