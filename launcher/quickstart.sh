@@ -259,6 +259,8 @@ $one_rank
     $lockstep inspect $run_dir
   Continue this run up to 10 epochs:
     LOCKSTEP_DEVICE=$LOCKSTEP_DEVICE ${mpirun[*]} $lockstep train $config --run-dir $run_dir --resume auto${*:+ $*} --set train.epochs=10
+  See the run on one page, a self-contained HTML file:
+    $lockstep report $run_dir
   Watch the curves (if TensorBoard is installed):
     tensorboard --logdir runs
   A small language model, and other networks: configs/quickstart, configs/models
