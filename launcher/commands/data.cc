@@ -5,7 +5,7 @@ namespace lockstep::launcher {
 
 CommandSpec data_command() {
   return {.name = "data",
-          .help = "Pack, inspect and time images; convert text to tokens",
+          .help = "Inspect data, pack and time images, convert text to tokens",
           .subcommands = {data_pack_command(),
                           data_inspect_command(),
                           data_bench_command(),

@@ -180,7 +180,7 @@ CommandSpec plan_command() {
   auto options = std::make_shared<PlanCommandOptions>();
   CommandSpec command{
       .name = "plan",
-      .help = "Print the exact memory of a run, its work and its traffic, without running it",
+      .help = "Print the exact memory of a run, and its time and cost on given hardware",
       .also = "memory estimate dry_run"};
   add_plan_options(command, *options);
   command.footer =

@@ -55,12 +55,12 @@ CommandSpec report_command() {
   auto options = std::make_shared<ReportOptions>();
   CommandSpec command{
       .name = "report",
-      .help = "Write a page about a run, or about two: curves, times, memory, energy",
+      .help = "Write an HTML page about a run, or about two: curves, times, memory, energy",
       .also = "summary html dashboard"};
   command.add("RUN_DIR",
               &options->run,
-              "A run folder, also of a run that goes on or was killed; or the folder of lockstep "
-              "scale",
+              "A run folder, also of a run that is under way or was killed; or the folder of "
+              "lockstep scale",
               {.required = true, .also = "run run_dir dir folder"});
   command.add("--against",
               &options->against,
@@ -68,8 +68,8 @@ CommandSpec report_command() {
               {.also = "compare baseline with versus"});
   command.add("--out", &options->out, "The page, .html; by default RUN_DIR/report.html");
   command.footer =
-      "The page is one file that loads nothing. Its curves keep the highest and lowest value of\n"
-      "each stretch, so that long runs stay small.";
+      "The page is one self-contained file. Its curves keep the highest and lowest value of each\n"
+      "stretch, so that the page of a long run stays small.";
   command.run = [options](Session& session) { return write_report(session, *options); };
   return command;
 }

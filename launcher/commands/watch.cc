@@ -128,7 +128,7 @@ CommandSpec watch_command() {
                       .also = "follow monitor top tail dashboard status"};
   command.add("RUN_DIR",
               &options->folder,
-              "Folder of a run on this host or another one, running or ended; it is only read",
+              "A run folder; the run may be on another host that shares the folder, and have ended",
               {.required = true, .also = "run run_dir logdir log_dir input i"});
   command.add("--once", &options->once, "Print the screen's lines once, and end");
   command.add("--wait", &options->wait, "Wait for the folder if it is not there yet");

@@ -10,6 +10,7 @@
 #include "runtime/base/threads.h"
 #include "runtime/checkpoint/format/folder.h"
 #include "runtime/checkpoint/format/reader.h"
+#include "runtime/data/images/folder_layout.h"
 #include "runtime/run/lanes.h"
 #include "runtime/run/precision.h"
 #include "runtime/run/same_run.h"
@@ -70,6 +71,10 @@ EvaluatedConfig read_evaluated_config(Session& session,
   collectives::run_on_all(communicator, [&] {
     require_result_path("--json", options.common.json);
     given = read_config(options.common, "", purpose);
+    if (purpose != run::RunPurpose::kPredict) return;
+    data::FoundFolders found = data::find_inputs(std::move(given.config.data));
+    given.config.data = std::move(found.data);
+    if (communicator.rank() == 0 && !found.text.empty()) log_info("{}", found.text);
   });
   const std::filesystem::path folder = find_checkpoint(communicator, options);
   std::unique_ptr<exec::Device> device = choose_device(session, options.common);

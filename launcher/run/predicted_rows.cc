@@ -94,6 +94,8 @@ class RowWriter {
     return unique_names(std::move(names));
   }
 
+  size_t columns_of_results() const { return results() + (of_classes() ? 2 : 0); }
+
   void add_token(int64_t sample, const data::SampleWord& word) {
     add(sample, sample * found_.tokens + word.token, word);
   }
@@ -132,6 +134,7 @@ class RowWriter {
   }
 
   void add_results(std::span<const float> x) {
+    if (std::isnan(x[0])) return cells_.resize(cells_.size() + columns_of_results());
     if (table_.kind == PredictedKind::kValues) {
       for (const float value : x) cells_.emplace_back(value);
       return;

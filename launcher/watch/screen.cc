@@ -228,7 +228,7 @@ void add_phases(Screen& screen, const RunHistory& run) {
   if (!(step_ms > 0)) return;
   std::vector<std::string> items;
   for (const auto& [field, name] : {std::pair("compute_ms", "compute"),
-                                    std::pair("comm_exposed_ms", "other ranks"),
+                                    std::pair("comm_exposed_ms", "exchange"),
                                     std::pair("data_wait_ms", "data"),
                                     std::pair("optimizer_ms", "optimizer")})
     if (const MetricSeries& series = run.metrics.of(field); !series.empty())

@@ -83,4 +83,15 @@ std::shared_ptr<const OpenedFile> open_with_free_batch(const OnnxConfig& config)
   return result;
 }
 
+void report_fixed_batch(const OnnxConfig& config, const std::string& path) {
+  const std::shared_ptr<const OpenedFile> opened = open_file(config);
+  const int64_t batch = fixed_batch(opened->file);
+  if (batch == 0) return;
+  log_info("{}: takes {} at once, as {} does; this export of the network leaves the batch open: {}",
+           path,
+           counted(batch, "sample"),
+           config.file,
+           export_line(opened->file));
+}
+
 }  // namespace lockstep::onnx

@@ -176,11 +176,11 @@ class OnnxModel final : public models::Model {
     return arrays;
   }
 
-  // See add_preprocessing_nodes().
   void add_preprocessing(const config::Preprocessing& preprocessing, Additions& additions) const {
     const std::vector<PreparedInput> prepared = prepared_inputs(inputs().meanings());
     const size_t output = outputs_of(opened(), config_).front();
-    add_preprocessing_nodes(opened().file, prepared, output, preprocessing, additions);
+    const std::shared_ptr<const OpenedFile> written = open_file(config_);  // maybe of a fixed batch
+    add_preprocessing_nodes(written->file, prepared, output, preprocessing, additions);
   }
 
   graph::Graph build(const models::ModelIo& io,
@@ -485,6 +485,7 @@ void write_trained(const OnnxConfig& config,
   if (options.preprocessing != nullptr) model.add_preprocessing(*options.preprocessing, additions);
   const auto arrays = elements ? model.trained(elements) : std::map<std::string, Array>();
   write_file(config.file, path, arrays, additions);
+  report_fixed_batch(config, path);
 }
 
 }  // namespace lockstep::onnx

@@ -75,6 +75,8 @@ class Dataset {
   // The record from which a sample comes: copies that replace bad records, and other repetitions,
   // are of the same record. Samples of a record are held out together.
   virtual int64_t record_of(int64_t index) const { return index; }
+  // Whether read() has found the record bad and given the input of another one in its place.
+  virtual bool is_replaced(int64_t /*index*/) const { return false; }
   // A stored sample in messages: "sample 331 of x.npy", "line 12 of train.csv".
   virtual std::string name_of(int64_t index) const;
   // How the data set should be shuffled.
@@ -113,6 +115,7 @@ class WrappedDataset : public Dataset {
   std::vector<int64_t> lines() const override { return dataset_->lines(); }
   std::vector<SampleWord> words(int64_t index) const override { return dataset_->words(index); }
   int64_t record_of(int64_t index) const override { return dataset_->record_of(index); }
+  bool is_replaced(int64_t index) const override { return dataset_->is_replaced(index); }
   std::string name_of(int64_t index) const override { return dataset_->name_of(index); }
   SampleOrder order() const override { return dataset_->order(); }
   bool is_expensive() const override { return dataset_->is_expensive(); }

@@ -76,6 +76,7 @@ class SubsetDataset final : public Dataset {
   std::vector<SampleWord> words(int64_t index) const override { return whole_->words(at(index)); }
   std::string name_of(int64_t index) const override { return whole_->name_of(at(index)); }
   int64_t record_of(int64_t index) const override { return whole_->record_of(at(index)); }
+  bool is_replaced(int64_t index) const override { return whole_->is_replaced(at(index)); }
   SampleOrder order() const override { return order_of(whole_->order(), indices_); }
   bool is_expensive() const override { return whole_->is_expensive(); }
 

@@ -53,6 +53,7 @@ more=()
 case "$1" in
   train) more=(--max-steps {steps}) ;;
   watch) more=(--once) ;;
+  plan) unset LOCKSTEP_DEVICE ;;
   scale) more=(--steps {steps} --repeats 1) ;;
   generate) more=(--tokens 4) ;;
 esac

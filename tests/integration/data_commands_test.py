@@ -149,6 +149,9 @@ def counts(bench):
                           "--json", "predicted.json")
     assert predicted.stdout.endswith(", 1 bad record\n"), predicted.stdout
     assert json.loads((bench.folder / "predicted.json").read_text())["bad_records"] == 1
+    bench.run("predict", *evaluate[1:4], "--data", bench.folder, "--out", "predicted.csv")
+    empty = [row for row in (bench.folder / "predicted.csv").read_text().splitlines() if row.endswith(",,,,")]
+    assert len(empty) == 1 and empty[0].startswith("dog/3.png,"), empty
 
 
 def predicts(bench):

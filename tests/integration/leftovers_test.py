@@ -97,7 +97,6 @@ def names_of_outputs(bench):
         (".safetensors", [*predict, "--out", "x"]),
         ("give a value", [*predict, "--out", ""]),
         (".safetensors or .onnx", ["export", "run", "--out", "x.bin"]),
-        ("model.onnx", ["export", "run", "--out", "x.onnx"]),
         (".onnx", ["export", "run", "--format", "onnx", "--out", "x.safetensors"]),
         ("a folder is written",
          ["export", "run", "--format", "huggingface", "--out", "x.safetensors"]),

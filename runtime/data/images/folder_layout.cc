@@ -152,6 +152,24 @@ FoundFolders find_folders(DataConfig data) {
   return found;
 }
 
+FoundFolders find_inputs(DataConfig data) {
+  FoundFolders found{std::move(data), ""};
+  auto* const folders = std::get_if<ImageFolderConfig>(&found.data.source);
+  if (folders == nullptr || found.data.dir.empty()) return found;
+  const fs::path dir = found.data.dir;
+  const Listing top = list(dir);
+  std::error_code error;
+  const bool has_training =
+      folders->train == "." ? !top.folders.empty() : fs::is_directory(dir / folders->train, error);
+  if (top.images == 0 || has_training || fs::is_directory(dir / kTrainNames.front(), error))
+    return found;
+  folders->train = kTrainNames.front();  // not there, so the checkpoint names the classes
+  folders->eval = ".";
+  found.data.eval_fraction = 0;
+  found.text = fmt::format("data.image_folder: the images in '{}' have no classes", dir.string());
+  return found;
+}
+
 std::string layout_hint(const std::string& dir) {
   std::error_code error;
   if (!fs::is_directory(dir, error)) return "";

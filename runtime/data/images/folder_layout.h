@@ -25,6 +25,10 @@ struct FoundFolders {
 // ConfigError if several folders could be the evaluation images.
 FoundFolders find_folders(DataConfig data);
 
+// For `predict`: if data.dir has images at its top and no training images, they are the images to
+// predict, without classes.
+FoundFolders find_inputs(DataConfig data);
+
 // The end of a message about a missing folder of training images: what is in `dir` instead, and
 // what is expected.
 std::string layout_hint(const std::string& dir);

@@ -40,6 +40,7 @@ class ImageDataset final : public Dataset {
   bool is_expensive() const override { return store_->encoded(); }
   uint64_t checksum() const override;
   int64_t bad_records() const override { return bad_.load(); }
+  bool is_replaced(int64_t index) const override { return known_bad(index); }
 
   // Writes the input of a sample without replacing it. A bad image is logged and counted, or its
   // error thrown, as in read(); then returns false. Adds to `times` unless null.

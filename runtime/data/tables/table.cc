@@ -51,13 +51,17 @@ class TableDataset final : public Dataset {
         file_(std::move(file)),
         cells_(encoder_->encode(table, rows)) {
     lines_.reserve(rows.size());
-    std::vector<int64_t> line_of_row(static_cast<size_t>(table.rows));
-    for (const TableRecord& record : table.records)
-      if (record.row >= 0) line_of_row[static_cast<size_t>(record.row)] = record.line;
+    records_.reserve(rows.size());
+    std::vector<int64_t> record_of_row(static_cast<size_t>(table.rows));
+    for (size_t record = 0; record < table.records.size(); ++record)
+      if (const int64_t row = table.records[record].row; row >= 0)
+        record_of_row[static_cast<size_t>(row)] = static_cast<int64_t>(record);
     input_ = {DType::kF32, Shape{encoder_->features()}};
     target_ = labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
     for (const int64_t row : rows) {
-      lines_.push_back(line_of_row[static_cast<size_t>(row)]);
+      const int64_t record = record_of_row[static_cast<size_t>(row)];
+      records_.push_back(record);
+      lines_.push_back(table.records[static_cast<size_t>(record)].line);
       if (labels)
         labels_.push_back(std::isnan(targets[row]) ? -1 : static_cast<int32_t>(targets[row]));
       else
@@ -79,24 +83,26 @@ class TableDataset final : public Dataset {
   int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
 
   std::vector<int64_t> lines() const override { return lines_; }
+  int64_t record_of(int64_t index) const override { return records_[static_cast<size_t>(index)]; }
 
   std::string name_of(int64_t index) const override {
     return fmt::format("line {} of {}", lines_[static_cast<size_t>(index)], file_);
   }
 
   int64_t resident_bytes() const override {
-    return static_cast<int64_t>(
-        cells_.capacity() * sizeof(uint32_t) + lines_.capacity() * sizeof(int64_t) +
-        labels_.capacity() * sizeof(int32_t) + values_.capacity() * sizeof(float));
+    return static_cast<int64_t>(cells_.capacity() * sizeof(uint32_t) +
+                                (lines_.capacity() + records_.capacity()) * sizeof(int64_t) +
+                                labels_.capacity() * sizeof(int32_t) +
+                                values_.capacity() * sizeof(float));
   }
 
  private:
   std::shared_ptr<const TableEncoder> encoder_;
   std::string file_;
-  std::vector<uint32_t> cells_;  // (samples, encodings)
-  std::vector<int64_t> lines_;   // (samples) in the file
-  std::vector<int32_t> labels_;  // (samples), or empty
-  std::vector<float> values_;    // (samples), or empty
+  std::vector<uint32_t> cells_;           // (samples, encodings)
+  std::vector<int64_t> lines_, records_;  // (samples) in the file; records count from 0
+  std::vector<int32_t> labels_;           // (samples), or empty
+  std::vector<float> values_;             // (samples), or empty
 };
 
 // Marks records with invalid targets as bad.

@@ -1,6 +1,8 @@
 #include "runtime/train/evaluation/predictor.h"
 
+#include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "runtime/train/number_types.h"
 
@@ -46,7 +48,7 @@ Predictor::Predictor(const RunContext& context, const RunMemory& memory, bool wi
 Predictions Predictor::run() {
   const int64_t outputs = output_elements(), sample = outputs + targets_;
   std::vector<float> elements =
-      pass_.collect(sample, [&](const data::LaneBatch& batch, int64_t, std::span<float> to) {
+      pass_.collect(sample, [&](const data::LaneBatch& batch, int64_t first, std::span<float> to) {
         with_numbers(pass_.result(), dtype_, [&](const auto* from) {
           for (int64_t i = 0; i < batch.valid_samples; ++i) {
             float* const next = to.data() + i * sample;
@@ -55,6 +57,7 @@ Predictions Predictor::run() {
             });
             const size_t bytes = static_cast<size_t>(targets_) * sizeof(float);
             std::memcpy(next + outputs, batch.target + static_cast<size_t>(i) * bytes, bytes);
+            if (context_.data.eval->is_replaced(first + i)) clear_sample({next, next + sample});
           }
         });
       });
@@ -71,6 +74,15 @@ Predictions Predictor::run() {
   to_units_of_the_file(context_.data.summary, found.outputs);
   to_units_of_the_file(context_.data.summary, found.values);
   return found;
+}
+
+// A record that cannot be read has no outputs and no target.
+void Predictor::clear_sample(std::span<float> elements) const {
+  std::ranges::fill(elements, std::numeric_limits<float>::quiet_NaN());
+  if (context_.data.eval->target().dtype != DType::kI32) return;
+  constexpr int32_t kNone = -1;
+  for (float& target : elements.last(static_cast<size_t>(targets_)))
+    std::memcpy(&target, &kNone, sizeof(kNone));
 }
 
 // Padding follows a sample's tokens.

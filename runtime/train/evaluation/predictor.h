@@ -33,6 +33,7 @@ class Predictor {
 
  private:
   int64_t output_elements() const { return std::max<int64_t>(tokens_, 1) * columns_; }
+  void clear_sample(std::span<float> elements) const;
   void clear_padding(std::vector<float>& outputs) const;
 
   const RunContext& context_;

@@ -84,6 +84,21 @@ TEST_F(FolderLayout, ImagesToPredictAreNoClass) {
   EXPECT_EQ(folders(find("train", "new")).train, "train");
 }
 
+TEST_F(FolderLayout, ImagesAtTheTopArePredicted) {
+  DataConfig data;
+  data.source = ImageFolderConfig{.train = ".", .eval = ""};
+  data.dir = folder_.path();
+  data.eval_fraction = 0.1f;
+  make({"1.jpg"});
+  const FoundFolders found = find_inputs(data);
+  EXPECT_EQ(folders(found).eval, ".");
+  EXPECT_EQ(found.data.eval_fraction, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() / folders(found).train));
+  expect_parts(found.text, {"the images in", "have no classes"});
+  make({"cat/1.jpg"});  // then there are classes, and a part of them is held out
+  EXPECT_EQ(find_inputs(data).text, "");
+}
+
 TEST_F(FolderLayout, OneClass) {
   make({"cat/1.jpg"});
   EXPECT_EQ(usual(), ".||0.1");

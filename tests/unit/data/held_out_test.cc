@@ -328,6 +328,24 @@ TEST(HeldOut, OlderNamesSplitAlike) {
   both_ways(std::get<TextConfig>(text(folder)), language_model());
 }
 
+// So that predictions can be joined to the rows of the file.
+TEST(HeldOut, RowsOfATableKeepTheirNumbers) {
+  TemporaryFolder folder;
+  DataConfig config;
+  config.dir = folder.path();
+  config.eval_fraction = kShare;
+  config.source = table(folder);
+  const OpenedData opened = open_data(config, features(), 1, true);
+  std::vector<int64_t> records;
+  for (const Dataset* part : {opened.train.get(), opened.eval.get()})
+    for (int64_t i = 0; i < part->samples(); ++i) {
+      records.push_back(part->record_of(i));
+      EXPECT_EQ(part->lines()[static_cast<size_t>(i)], records.back() + 2);  // after the header
+    }
+  std::ranges::sort(records);
+  for (int64_t i = 0; i < kSamples; ++i) EXPECT_EQ(records[static_cast<size_t>(i)], i);
+}
+
 // What the table's encoder knows is that of the training rows, also when other rows are evaluated.
 TEST(HeldOut, StatisticsAreThoseOfTheTrainingRows) {
   TemporaryFolder folder;

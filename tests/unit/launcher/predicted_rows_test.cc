@@ -100,6 +100,17 @@ TEST_F(PredictedRows, WithoutNamesAndLabels) {
             "1,5,1,0.8807971,0.11920292,0.8807971\n");
 }
 
+TEST_F(PredictedRows, ABadRecordHasNone) {
+  found_.outputs = {kNone, kNone, -1, 1};
+  EXPECT_EQ(text(PredictedKind::kClasses),
+            "row,predicted,probability,0,1\n"
+            "0,,,,\n"
+            "1,1,0.8807971,0.11920292,0.8807971\n");
+  found_.columns = 1;
+  found_.outputs = {kNone, 0};
+  EXPECT_EQ(text(PredictedKind::kYesNo), "row,predicted,probability,0,1\n0,,,,\n1,0,0.5,0.5,0.5\n");
+}
+
 TEST_F(PredictedRows, ClassesNamedLikeColumnsStayApart) {
   names_ = {"label", "row"};
   found_.outputs = {0, 0, 0, 0};

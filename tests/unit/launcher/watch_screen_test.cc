@@ -103,7 +103,7 @@ TEST_F(WatchScreen, ARunThatWasKilled) {
       << shown;
   EXPECT_TRUE(
       shown.ends_with("speed     160 samples/s  400 ms a step\n"
-                      "of a step compute 75%  other ranks 10%  data 1%  optimizer 5%\n"
+                      "of a step compute 75%  exchange 10%  data 1%  optimizer 5%\n"
                       "waits     rank 3 is slowest  others wait 5% of the time\n"
                       "eval      step 100  accuracy 0.7500  loss 0.3000\n"
                       "best      step 50  loss 0.2000\n"
@@ -125,9 +125,8 @@ TEST_F(WatchScreen, FitsEveryTerminal) {
     }
   options_.columns = 40;
   options_.rows = 0;
-  EXPECT_NE(
-      text().find("of a step compute 75%  other ranks 10%\n          data 1%  optimizer 5%\n"),
-      std::string::npos)
+  EXPECT_NE(text().find("of a step compute 75%  exchange 10%\n          data 1%  optimizer 5%\n"),
+            std::string::npos)
       << text();
 }
 
