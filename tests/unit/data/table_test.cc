@@ -284,7 +284,7 @@ TEST(Table, OpensFilesPlainAndCompressed) {
     const OpenedData opened = open_data(config, test::mlp(), 1, true);
     EXPECT_EQ(opened.train->samples(), 2);
     EXPECT_EQ(label(*opened.train, 0), 0);
-    EXPECT_EQ(opened.train->resident_bytes(), 2 * (4 + 4 + 8));
+    EXPECT_EQ(opened.train->resident_bytes(), 2 * (4 + 4 + 8 + 8));
   }
   EXPECT_EQ(open_data(config, test::mlp(), 1, false).train, nullptr);
 }
