@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
-// Of one entry: the headers of safetensors files are limited.
+// The limit of one entry: the headers of safetensors files are limited.
 constexpr size_t kMaxMetadataBytes = size_t{40} << 20;
 
 // The path of the tokenizer that the data section names; empty if it names none.

@@ -17,7 +17,7 @@
 namespace lockstep::launcher {
 
 struct ExportedInputs {
-  // Of images, tables and numbers. None: the network takes tokens, or it is unknown.
+  // For images, tables and numbers. None: the network takes tokens, or it is unknown.
   std::optional<config::Preprocessing> preprocessing = {};
   Json preprocessor = Json::object();  // preprocessor_config.json
   Json model = Json::object();         // config.json: id2label, label2id, function_to_apply, ...

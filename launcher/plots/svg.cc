@@ -32,7 +32,7 @@ namespace {
 
 constexpr const char* kFont = "DejaVu Sans,Helvetica,Arial,sans-serif";
 
-// Of the font's size, in DejaVu Sans, the widest of the fonts.
+// In units of the font's size, for DejaVu Sans, the widest of the fonts.
 double width_of(char c) {
   if (c == ' ' || c == '.' || c == ',' || c == ':' || c == ';') return 0.33;
   if (c == 'i' || c == 'l' || c == 'j' || c == 'I' || c == '\'' || c == '|') return 0.3;

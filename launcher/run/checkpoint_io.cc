@@ -37,7 +37,7 @@ models::ModelIo io_of_run(const run::OpenedConfig& opened,
   io.height = io.width = opened.config.data.image.size;
   if (io.height > 0) return io;
   try {
-    // Of the evaluation data alone, if there are any.
+    // The evaluation data alone, if there are any.
     for (const bool need_train : {false, true}) {
       const data::DataSummary images =
           data::open_data(

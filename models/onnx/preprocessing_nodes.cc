@@ -163,7 +163,7 @@ struct Input {
   const FileValue& value;
   bool channels_first;
 
-  // Of a sample, -1 if an axis is open.
+  // Elements of a sample, -1 if an axis is open.
   int64_t features() const {
     int64_t product = 1;
     for (size_t axis = 1; axis < value.extents.size(); ++axis) {

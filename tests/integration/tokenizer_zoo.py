@@ -7,6 +7,8 @@ import random
 from tokenizers import (AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers,
                         processors, trainers)
 
+from exported_files import fields
+
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+"
           r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
@@ -278,35 +280,6 @@ def by_words(lines):
     return tokenizer
 
 
-def message_field(message, wanted):
-    """The bytes of a field of a protobuf message that has it once."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 2:
-            size = varint()
-            if key >> 3 == wanted:
-                return message[at:at + size]
-            at += size
-        elif key & 7 == 0:
-            varint()
-        else:
-            at += 4 if key & 7 == 5 else 8
-    raise ValueError(f"no field {wanted}")
-
-
 def charsmap(lines, folder):
     """The replacements of SentencePiece's nmt_nfkc, from a model that its package trains; None
     without the package."""
@@ -320,7 +293,8 @@ def charsmap(lines, folder):
         input=str(text), model_prefix=str(folder / "nmt"), vocab_size=500, minloglevel=2,
         character_coverage=0.99)
     model = (folder / "nmt.model").read_bytes()
-    return message_field(message_field(model, 3), 2)  # normalizer_spec.precompiled_charsmap
+    spec = dict(fields(model))[3]  # normalizer_spec
+    return dict(fields(spec))[2]  # precompiled_charsmap
 
 
 def zoo(data, lines, folder, only=None):

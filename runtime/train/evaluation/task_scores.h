@@ -76,7 +76,7 @@ class TaskScores {
   metrics::TaskMetrics finish();
   // Makes the next evaluation also keep a report, which takes more memory than the plan has.
   void keep_report() { report_.emplace(); }
-  // Of the last evaluation; empty if the task has none.
+  // The report of the last evaluation; empty if the task has none.
   const metrics::TaskReport& report() const { return *report_; }
   // Predictions of classes so far.
   int64_t classes_counted() const { return counts_.total(); }

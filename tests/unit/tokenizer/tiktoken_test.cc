@@ -39,7 +39,7 @@ std::vector<std::string> made_tokens(size_t count) {
   seen.insert(tokens.begin(), tokens.end());
   std::mt19937 random(1);
   while (tokens.size() < count) {
-    // Of two earlier tokens; the earliest ones, of the letters a and b, most often.
+    // Two earlier tokens; the earliest ones, the letters a and b, most often.
     const auto pick = [&] {
       const size_t range = random() % 3 == 0 ? tokens.size() : std::min<size_t>(tokens.size(), 330);
       return random() % 2 == 0 ? std::string(1, "ab"[random() % 2]) : tokens[random() % range];
