@@ -110,6 +110,30 @@ void explain_step(const StepForecast& step) {
              seconds_text(Range::exactly(step.least_seconds)));
 }
 
+// What the GPU's kernels do, by kind of op.
+void explain_kernels(const StepForecast& step) {
+  constexpr double kTera = 1e12, kGiga = 1e9;
+  cuda::KernelWork all;
+  for (const ForecastPart& part : step.ops) all += part.kernels;
+  if (all.launches == 0) return;
+  fmt::print("\ncounted for a step:\n  {:<34}{:>10}{:>12}{:>22}{:>22}\n",
+             "kernels",
+             "launches",
+             "GB moved",
+             "TFLOP, tensor cores",
+             "TFLOP, other units");
+  const auto row = [](const std::string& name, const cuda::KernelWork& work) {
+    fmt::print("  {:<34}{:>10}{:>12.2f}{:>22.2f}{:>22.2f}\n",
+               name,
+               work.launches,
+               work.bytes / kGiga,
+               work.tensor_flops / kTera,
+               work.fma_flops / kTera);
+  };
+  for (const ForecastPart& part : step.ops) row(part.name, part.kernels);
+  row("all ops", all);
+}
+
 void explain_products(const StepForecast& step) {
   constexpr size_t kPrinted = 8;
   if (step.products.empty()) return;
@@ -266,6 +290,7 @@ void print_forecast(const run::PreparedRun& prepared, const Forecast& forecast) 
 
 void explain_forecast(const run::PreparedRun& /*prepared*/, const Forecast& forecast) {
   explain_step(forecast.step);
+  explain_kernels(forecast.step);
   explain_products(forecast.step);
   explain_sources(forecast.place);
   explain_width(forecast.place, forecast.step, forecast.replayed);
@@ -283,6 +308,14 @@ void add_forecast(const run::PreparedRun& prepared, const Forecast& forecast, Js
   for (const ForecastPart& part : step.ops)
     json["predicted_ops"].push_back(Json::object(
         {{"op", part.name}, {"seconds", to_json(part.seconds)}, {"measured", part.measured}}));
+  for (const ForecastPart& part : step.ops)
+    if (part.kernels.launches > 0)
+      json["counted_kernels"].push_back(
+          Json::object({{"op", part.name},
+                        {"launches", part.kernels.launches},
+                        {"bytes", part.kernels.bytes},
+                        {"tensor_core_flops", part.kernels.tensor_flops},
+                        {"fma_flops", part.kernels.fma_flops}}));
   for (const ForecastProduct& each : step.products)
     json["predicted_products"].push_back(Json::object({{"name", each.name},
                                                        {"m", each.product.m},

@@ -70,6 +70,11 @@ const Efficiency& efficiency_of(const Hardware& hardware) {
   return hardware.kind == Hardware::Kind::kGpu ? kGpu : kCpu;
 }
 
+std::optional<cuda::KernelGpu> gpu_of(const Hardware& hardware, const Arithmetic& arithmetic) {
+  if (hardware.kind != Hardware::Kind::kGpu) return std::nullopt;
+  return cuda::KernelGpu{static_cast<int>(hardware.gpu.capability), arithmetic.tf32};
+}
+
 double peak_flops(const Hardware& hardware, const Arithmetic& arithmetic, DType type) {
   const double fp32 = hardware.fp32_tflops;
   double tflops = fp32;
@@ -192,6 +197,7 @@ Range OpTimes::roofline(const OpWork& work) const {
   };
   Range seconds;
   int64_t kernels = 0;
+  double product_bytes = 0;
   for (const Product& product : work.products) {
     const double tiles =
         hardware_.kind == Hardware::Kind::kGpu
@@ -201,14 +207,24 @@ Range OpTimes::roofline(const OpWork& work) const {
     seconds += at(product.flops(), product.bytes, peak * tiles, share) *
                static_cast<double>(product.repeats);
     kernels += product.repeats;
+    product_bytes += product.bytes * static_cast<double>(product.repeats);
   }
-  if (work.rest_flops > 0 || work.rest_bytes > 0) {
-    const double rate = work.rest_multiplies ? peak : hardware_.fp32_tflops * kTera * share();
+  const bool has_rest = work.rest_flops > 0 || work.rest_bytes > 0;
+  double rest_bytes = work.rest_bytes;
+  bool multiplies = work.rest_multiplies;
+  if (work.kernels) {
+    rest_bytes = std::max(0.0, work.kernels->bytes - product_bytes);
+    multiplies = multiplies && work.kernels->tensor_flops > 0;
+    kernels = work.kernels->launches;
+  } else if (has_rest) {
+    ++kernels;
+  }
+  if (has_rest || rest_bytes > 0) {
+    const double rate = multiplies ? peak : hardware_.fp32_tflops * kTera * share();
     seconds += at(work.rest_flops,
-                  work.rest_bytes,
+                  rest_bytes,
                   rate,
                   work.rest_multiplies ? shares.attention : shares.functions);
-    ++kernels;
   }
   return seconds + shares.overhead_us * (1e-6 * static_cast<double>(kernels));
 }

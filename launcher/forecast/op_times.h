@@ -44,6 +44,9 @@ struct Efficiency {
 };
 const Efficiency& efficiency_of(const Hardware& hardware);
 
+// The GPU whose kernels run the ops; none on a CPU.
+std::optional<cuda::KernelGpu> gpu_of(const Hardware& hardware, const Arithmetic& arithmetic);
+
 // The peak of products in floating-point operations a second, of a device or of the threads of a
 // rank.
 double peak_flops(const Hardware& hardware, const Arithmetic& arithmetic, DType type);

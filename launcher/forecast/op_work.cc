@@ -219,7 +219,7 @@ double OpWork::bytes() const {
 bool OpWork::same_as(const OpWork& other) const {
   return kind == other.kind && type == other.type && products == other.products &&
          function == other.function && extents == other.extents && rest_flops == other.rest_flops &&
-         rest_bytes == other.rest_bytes;
+         rest_bytes == other.rest_bytes && kernels == other.kernels;
 }
 
 std::string OpWork::measured_name() const {
@@ -227,10 +227,13 @@ std::string OpWork::measured_name() const {
   return function.empty() ? name : name + "." + function;
 }
 
-GraphWork work_of(const graph::Graph& graph, double target_share) {
+GraphWork work_of(const graph::Graph& graph,
+                  double target_share,
+                  const std::optional<cuda::KernelGpu>& gpu) {
   GraphWork all;
   for (const graph::Op& op : graph.ops) {
     OpWork work = Work(graph, op, target_share).find();
+    if (gpu) work.kernels = cuda::kernel_work(graph, op, *gpu);
     const auto known =
         std::ranges::find_if(all.works, [&](const OpWork& other) { return other.same_as(work); });
     all.of_op.push_back(static_cast<size_t>(known - all.works.begin()));

@@ -3,10 +3,12 @@
 // extents, and the operations and bytes of everything else.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/base/dtype.h"
+#include "runtime/cuda/kernel_work.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::forecast {
@@ -36,7 +38,8 @@ struct OpWork {
   // What distinguishes this op from others of its kind: rows, columns and depth of its product,
   // the window of a convolution, heads and tokens of attention. Empty: only its size.
   std::vector<int64_t> extents;
-  int64_t count = 0;  // equal ops in the graph
+  int64_t count = 0;                        // equal ops in the graph
+  std::optional<cuda::KernelWork> kernels;  // on a GPU
 
   double flops() const;
   double bytes() const;
@@ -51,7 +54,9 @@ struct GraphWork {
 };
 
 // `target_share`: of the rows of the loss, the share that has a target, if products leave out the
-// others.
-GraphWork work_of(const graph::Graph& graph, double target_share = 1);
+// others. `gpu`: the GPU whose kernels are counted.
+GraphWork work_of(const graph::Graph& graph,
+                  double target_share = 1,
+                  const std::optional<cuda::KernelGpu>& gpu = {});
 
 }  // namespace lockstep::forecast

@@ -16,12 +16,14 @@ constexpr double kStart_s = 30;
 // The ops of an evaluation graph, once.
 Range evaluation_pass(const run::PreparedRun& prepared, const Place& place) {
   if (!prepared.graphs->evaluation) return {};
+  const Arithmetic arithmetic = arithmetic_of(prepared);
   const OpTimes times(*place.hardware,
-                      arithmetic_of(prepared),
+                      arithmetic,
                       {.ranks = place.ranks_per_node, .threads = place.threads},
                       place.known);
   Range seconds;
-  for (const OpWork& work : work_of_run(prepared, *prepared.graphs->evaluation).works)
+  const auto gpu = gpu_of(*place.hardware, arithmetic);
+  for (const OpWork& work : work_of_run(prepared, *prepared.graphs->evaluation, gpu).works)
     seconds += times.time(work).seconds * static_cast<double>(work.count);
   return seconds;
 }

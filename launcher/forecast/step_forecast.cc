@@ -217,9 +217,11 @@ std::vector<ForecastPart> parts_of(const GraphWork& work,
   std::map<std::string, ForecastPart> kinds;
   for (size_t i = 0; i < times.size(); ++i) {
     const std::string name = graph::name_of(work.works[i].kind);
-    ForecastPart& part = kinds.try_emplace(name, ForecastPart{name, {}, true}).first->second;
+    ForecastPart& part = kinds.try_emplace(name, ForecastPart{name, {}, true, {}}).first->second;
     part.seconds += times[i].seconds * (static_cast<double>(work.works[i].count) * lanes);
     part.measured = part.measured && times[i].measured;
+    if (work.works[i].kernels)
+      part.kernels += *work.works[i].kernels * (work.works[i].count * lanes);
   }
   std::vector<ForecastPart> parts;
   for (auto& [name, part] : kinds) parts.push_back(std::move(part));
@@ -259,7 +261,8 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
                          arithmetic,
                          {.ranks = place.ranks_per_node, .threads = place.threads},
                          place.known);
-  const GraphWork work = work_of_run(prepared, prepared.graphs->training);
+  const GraphWork work =
+      work_of_run(prepared, prepared.graphs->training, gpu_of(*place.hardware, arithmetic));
   std::vector<OpTime> times;
   StepForecast forecast;
   double measured = 0;

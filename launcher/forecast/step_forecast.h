@@ -34,6 +34,7 @@ struct ForecastPart {
   std::string name;
   Range seconds;
   bool measured = false;
+  cuda::KernelWork kernels;  // on a GPU
 };
 
 // Equal products of a step, and the least time of one of them.

@@ -186,10 +186,12 @@ double target_share(const run::PreparedRun& prepared) {
 
 }  // namespace
 
-GraphWork work_of_run(const run::PreparedRun& prepared, const graph::Graph& graph) {
+GraphWork work_of_run(const run::PreparedRun& prepared,
+                      const graph::Graph& graph,
+                      const std::optional<cuda::KernelGpu>& gpu) {
   const bool skips_rows = std::ranges::any_of(
       graph.ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kLinearCrossEntropy; });
-  return work_of(graph, skips_rows ? target_share(prepared) : 1);
+  return work_of(graph, skips_rows ? target_share(prepared) : 1, gpu);
 }
 
 Arithmetic arithmetic_of(const run::PreparedRun& prepared) {

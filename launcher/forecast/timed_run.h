@@ -33,8 +33,10 @@ double gradient_bytes(const run::PreparedRun& prepared);
 Arithmetic arithmetic_of(const run::PreparedRun& prepared);
 // The work of one of the run's graphs. On CPUs the products of the loss leave out rows without a
 // target, such as the tokens of a masked language model that are not hidden: their share is that of
-// some samples.
-GraphWork work_of_run(const run::PreparedRun& prepared, const graph::Graph& graph);
+// some samples. `gpu`: the GPU whose kernels are counted.
+GraphWork work_of_run(const run::PreparedRun& prepared,
+                      const graph::Graph& graph,
+                      const std::optional<cuda::KernelGpu>& gpu = {});
 
 // The medians over all lanes, ranks and steps but the first. `timeline`: a run of `prepared`.
 // Throws ConfigError if it is of another run.

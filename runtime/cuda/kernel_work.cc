@@ -1,0 +1,243 @@
+#include "runtime/cuda/kernel_work.h"
+
+#include "runtime/cuda/plan/attention.h"
+#include "runtime/cuda/plan/fused_gelu.h"
+#include "runtime/cuda/plan/losses.h"
+#include "runtime/cuda/plan/norms.h"
+#include "runtime/graph/ops/conv2d.h"
+#include "runtime/graph/ops/embedding.h"
+#include "runtime/graph/ops/linear.h"
+#include "runtime/graph/schema.h"
+
+namespace lockstep::cuda {
+namespace {
+
+using graph::OpKind;
+
+class Counter {
+ public:
+  Counter(const graph::Graph& graph, const graph::Op& op, const KernelGpu& gpu)
+      : graph_(graph), op_(op), gpu_(gpu), call_(graph, op) {
+    work_.launches = 1;
+    work_.bytes = static_cast<double>(graph::bytes_moved(graph, op));
+  }
+
+  KernelWork count() && {
+    switch (op_.kind) {
+      case OpKind::kReshape: return {};
+      case OpKind::kGatherLanes: return {};  // an exchange of the executor
+      case OpKind::kLinear: linear(); break;
+      case OpKind::kLinearBackward: linear_backward(); break;
+      case OpKind::kLinearCrossEntropy: linear_cross_entropy(); break;
+      case OpKind::kConv2d:
+      case OpKind::kConvTranspose2d: multiply(type_of(graph::InputName::at(0))); break;
+      case OpKind::kConv2dBackward: conv2d_backward(); break;
+      case OpKind::kConvTranspose2dBackward:
+        launch(1);
+        multiply(type_of_first());
+        break;
+      case OpKind::kLoraAdd:
+        launch(3);
+        multiply(type_of_first());
+        break;
+      case OpKind::kLoraAddBackward:
+        launch(5);
+        multiply(type_of_first());
+        break;
+      case OpKind::kBatchedMatmul: multiply(type_of_first()); break;
+      case OpKind::kRecurrent:
+      case OpKind::kRecurrentBackward: multiply(type_of_first()); break;
+      case OpKind::kCachedAttention: fma(); break;
+      case OpKind::kAttention: attention(); break;
+      case OpKind::kAttentionBackward: attention_backward(); break;
+      case OpKind::kEmbedding: embedding(); break;
+      case OpKind::kEmbeddingBackward: embedding_backward(); break;
+      case OpKind::kRotary:
+      case OpKind::kRotaryBackward: launch(2); break;  // frequencies, then tables of angles
+      case OpKind::kQkNorm: launch(2); break;          // q, k and the copy of v
+      case OpKind::kLayerNormBackward:
+      case OpKind::kRmsNormBackward: row_norm_backward(); break;
+      case OpKind::kQkNormBackward: launch(4); break;
+      case OpKind::kBatchNorm: batch_norm(); break;
+      case OpKind::kBatchNormBackward: batch_norm_backward(); break;
+      case OpKind::kBatchStatistics: launch(1); break;
+      case OpKind::kBatchNormSums: launch(3); break;
+      case OpKind::kBatchNormInputGradient: launch(1); break;
+      case OpKind::kSoftmaxCrossEntropy: softmax_cross_entropy(); break;
+      case OpKind::kBinaryCrossEntropy:
+      case OpKind::kMeanSquaredError: launch(1); break;
+      default: break;
+    }
+    return work_;
+  }
+
+ private:
+  double bytes(TensorId id) const {
+    return id == kNoTensor ? 0 : static_cast<double>(graph_[id].bytes());
+  }
+  DType type_of(graph::InputName input) const { return call_.input_dtype(input); }
+  DType type_of_first() const { return type_of(graph::InputName::at(0)); }
+
+  // Further launches, which read and write so many bytes.
+  void launch(int64_t launches, double bytes = 0) {
+    work_.launches += launches;
+    work_.bytes += bytes;
+  }
+
+  double flops() const {
+    return static_cast<double>(graph::schema_of(op_.kind).flops(graph_, op_));
+  }
+  void fma() { work_.fma_flops += flops(); }
+  // Products of operands of this type, by a library.
+  void multiply(DType type) {
+    (type != DType::kF32 || gpu_.tf32 ? work_.tensor_flops : work_.fma_flops) += flops();
+  }
+
+  // Partial sums of the columns of a matrix, and their sum.
+  void column_sum(int64_t rows, int64_t columns, double matrix_bytes) {
+    launch(2, matrix_bytes + 2 * static_cast<double>(column_sum_workspace_bytes(rows, columns)));
+  }
+
+  // Whether GELU or its derivative needs no kernel.
+  bool fuses(Activation activation, DType type) const {
+    return activation == Activation::kNone ||
+           (activation == Activation::kGeluTanh && fuses_gelu(gpu_.capability, type));
+  }
+
+  void linear() {
+    const graph::LinearForward<std::byte> forward{call_};
+    const DType type = type_of(graph::LinearIn::kX);
+    multiply(type);
+    const bool biased = call_.has_input(graph::LinearIn::kBias);
+    const bool fused =
+        biased && (forward.activation == Activation::kRelu || fuses(forward.activation, type));
+    if (forward.activation != Activation::kNone && !fused)
+      launch(1, 2 * bytes(op_.outputs[graph::LinearOut::kY]));
+  }
+
+  void linear_backward() {
+    using Out = graph::LinearBackwardOut;
+    const graph::LinearBackward<std::byte> backward{call_};
+    const DType type = type_of(graph::LinearBackwardIn::kDY);
+    multiply(type);
+    const double d_y = bytes(op_.inputs[graph::LinearBackwardIn::kDY]);
+    const bool d_weight = call_.has_output(Out::kDWeight), d_x = call_.has_output(Out::kDX);
+    work_.launches = d_x + d_weight;
+    if (d_x && d_weight) work_.bytes += d_y;  // both products read it
+    if (d_x && !fuses(backward.input_activation, type)) launch(1, 2 * bytes(op_.outputs[Out::kDX]));
+    const bool with_weight = d_weight && !backward.accumulate_bias;  // in the product's epilogue
+    if (call_.has_output(Out::kDBias) && !with_weight)
+      column_sum(backward.shape.rows, backward.shape.outputs, d_y);
+  }
+
+  void linear_cross_entropy() {
+    using Out = graph::LinearCrossEntropyOut;
+    const graph::LinearCrossEntropy<std::byte> loss{call_};
+    const DType type = type_of(graph::LinearCrossEntropyIn::kX);
+    multiply(type);
+    const int64_t chunks = loss.chunks();
+    const bool d_x = call_.has_output(Out::kDX), d_weight = call_.has_output(Out::kDWeight);
+    const auto logits = static_cast<double>(loss.shape.rows * loss.attributes.stride) *
+                        static_cast<double>(size_of(type));
+    // Each chunk reads the weights, and adds to their gradient.
+    const double weight = bytes(op_.inputs[graph::LinearCrossEntropyIn::kWeight]);
+    work_.launches = chunks * (2 + d_x + d_weight) + 1;
+    work_.bytes +=
+        static_cast<double>(chunks - 1) * (1 + d_x) * weight +
+        (d_weight ? static_cast<double>(chunks - 1) * 2 * bytes(op_.outputs[Out::kDWeight]) : 0);
+    // The product writes the logits, the loss reads them twice and writes their gradient, which
+    // both other products read.
+    work_.bytes += (3 + (d_x || d_weight) + d_x + d_weight) * logits;
+    if (call_.has_output(Out::kDBias)) launch(2 * chunks, logits);
+  }
+
+  void conv2d_backward() {
+    using Out = graph::Conv2dBackwardOut;
+    const DType type = type_of(graph::Conv2dBackwardIn::kDY);
+    multiply(type);
+    const graph::Conv2dShape shape = graph::Conv2dBackward<std::byte>{call_}.shape;
+    const double d_y = bytes(op_.inputs[graph::Conv2dBackwardIn::kDY]);
+    const bool d_weight = call_.has_output(Out::kDWeight), d_x = call_.has_output(Out::kDX);
+    work_.launches = d_x + d_weight;
+    if (d_x && d_weight) work_.bytes += d_y;
+    if (d_weight && type != DType::kF32 && !shape.is_linear() && shape.channels % 8 != 0)
+      launch(1, 1.5 * bytes(op_.outputs[Out::kDWeight]));  // 16-bit gradients, widened
+    if (call_.has_output(Out::kDBias)) column_sum(shape.out_pixels(), shape.outputs, d_y);
+  }
+
+  void attention() {
+    cudnn_attention_supports(call_) ? multiply(type_of(graph::AttentionIn::kQkv)) : fma();
+  }
+
+  void attention_backward() {
+    const graph::AttentionBackward<std::byte> backward{call_};
+    const double y = bytes(op_.inputs[graph::AttentionBackwardIn::kY]);
+    const double qkv = bytes(op_.inputs[graph::AttentionBackwardIn::kQkv]);
+    if (cudnn_attention_supports(call_)) {
+      work_.launches = backward.shape.batch / cudnn_attention_part(backward.shape).batch;
+      return multiply(type_of(graph::AttentionBackwardIn::kQkv));
+    }
+    launch(2, qkv + y);  // delta, gradients of queries, gradients of keys and values
+    fma();
+  }
+
+  void embedding() {  // reads only the rows of its tokens
+    work_.bytes = 2 * bytes(op_.outputs[graph::EmbeddingOut::kY]);
+  }
+
+  void embedding_backward() {
+    using Out = graph::EmbeddingBackwardOut;
+    const graph::EmbeddingBackward<float> backward{call_};
+    const double d_y = bytes(op_.inputs[graph::EmbeddingBackwardIn::kDY]);
+    work_ = {};
+    if (call_.has_output(Out::kDToken)) {
+      constexpr int64_t kSort = 5;  // of CUB: a histogram, and passes over the ids
+      launch(kSort + 2, 2 * d_y);
+      if (!backward.accumulate_token) launch(1, bytes(op_.outputs[Out::kDToken]));
+    }
+    if (call_.has_output(Out::kDPosition)) launch(1, d_y + bytes(op_.outputs[Out::kDPosition]));
+  }
+
+  void row_norm_backward() {
+    const graph::RowNormBackward<float> backward{call_};
+    launch(backward.sums() / backward.columns, 2 * static_cast<double>(row_norm_backward_workspace(backward)));
+  }
+
+  void batch_norm() {
+    if (!call_.has_output(graph::BatchNormOut::kMean)) return;
+    if (call_.has_input(graph::BatchNormIn::kLaneStatistics)) return launch(1);
+    launch(2,
+           bytes(op_.inputs[graph::BatchNormIn::kX]) +
+               2 * static_cast<double>(batch_norm_workspace(call_)));
+  }
+
+  // Sums, their finish, and the gradients, which read everything again.
+  void batch_norm_backward() {
+    using In = graph::BatchNormBackwardIn;
+    double read = bytes(op_.inputs[In::kDY]) + bytes(op_.inputs[In::kX]);
+    if (call_.has_input(In::kY)) read += bytes(op_.inputs[In::kY]);
+    launch(2, read + 2 * static_cast<double>(batch_norm_workspace(call_)));
+  }
+
+  // Reads the logits twice, then writes their gradient over them.
+  void softmax_cross_entropy() { launch(1, bytes(op_.inputs[graph::LossIn::kPrediction])); }
+
+  const graph::Graph& graph_;
+  const graph::Op& op_;
+  const KernelGpu gpu_;
+  const graph::OpCall call_;
+  KernelWork work_;
+};
+
+}  // namespace
+
+KernelWork KernelWork::operator*(int64_t times) const {
+  const auto factor = static_cast<double>(times);
+  return {launches * times, bytes * factor, tensor_flops * factor, fma_flops * factor};
+}
+
+KernelWork kernel_work(const graph::Graph& graph, const graph::Op& op, const KernelGpu& gpu) {
+  return Counter(graph, op, gpu).count();
+}
+
+}  // namespace lockstep::cuda
