@@ -33,7 +33,7 @@ SumSchedule LaneShares::schedule(int rank) const {
   }
   const LocalLanes local = of(rank);
   for (int i = 0; i < local.count; ++i) {
-    if (i == 0 || order == LaneOrder::kInTurn) batches.emplace_back();
+    if (i == 0 || (order == LaneOrder::kInTurn && i % pass == 0)) batches.emplace_back();
     batches.back().push_back({local[i], 1});
   }
   return SumSchedule(batches, lanes);

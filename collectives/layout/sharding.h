@@ -46,6 +46,8 @@ struct LaneShares {
   int ranks = 1;
   int unit = 1;  // a rank has whole units of so many lanes
   LaneOrder order = LaneOrder::kInTurn;
+  // kInTurn: so many neighbouring lanes run at the same time, each with a buffer of its own.
+  int pass = 1;
 
   LocalLanes of(int rank) const;
   int most() const;  // lanes of the rank that has the most

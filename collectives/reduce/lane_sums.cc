@@ -17,22 +17,18 @@ LaneSums::LaneSums(SliceMath& math,
       schedule_(shares.schedule(rank)) {}
 
 float* LaneSums::buffer_of(int local_lane) const {
-  const bool together = shares_.order == LaneOrder::kTogether;
-  const auto i = static_cast<size_t>(local_lane);
-  return gradients_.buffer(together ? schedule_[0].buffers[i] : schedule_[i].buffers[0]);
+  const auto i = static_cast<size_t>(local_lane), pass = lanes_at_once();
+  return gradients_.buffer(schedule_[i / pass].buffers[i % pass]);
 }
 
 bool LaneSums::add(int bucket, int local_lane) {
   if (keeps_residuals(bucket)) round_alone(bucket, local_lane);
   const bool last = local_lane + 1 == lanes_.count;
-  if (shares_.order == LaneOrder::kInTurn) {
-    for (const auto& join : schedule_[static_cast<size_t>(local_lane)].joins)
-      this->join(bucket, join);
-    return last;
-  }
+  const auto done = static_cast<size_t>(local_lane) + 1, pass = lanes_at_once();
+  if (!last && done % pass != 0) return false;
+  for (const auto& join : schedule_[(done - 1) / pass].joins) this->join(bucket, join);
   if (!last) return false;
-  for (const auto& join : schedule_[0].joins) this->join(bucket, join);
-  // Each lane had a buffer, so that the sums are not in the first ones yet.
+  // Of lanes that run at the same time, each had a buffer: the sums may not be in the first ones.
   const std::vector<int>& from = schedule_.buffers_of_sums();
   for (int i = 0; i < static_cast<int>(from.size()); ++i) {
     if (from[static_cast<size_t>(i)] == i) continue;

@@ -43,6 +43,10 @@ class LaneSums {
   const std::vector<LaneSum>& sums() const { return schedule_.sums(); }
 
  private:
+  // Lanes that run at the same time.
+  size_t lanes_at_once() const {
+    return static_cast<size_t>(shares_.order == LaneOrder::kTogether ? lanes_.count : shares_.pass);
+  }
   void round_alone(int bucket, int local_lane);
   void join(int bucket, const SumSchedule::Join& join);
   float* at(int bucket, int buffer) const {

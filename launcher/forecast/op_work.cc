@@ -10,6 +10,7 @@
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/schema.h"
+#include "runtime/plan/program_plan.h"
 
 namespace lockstep::forecast {
 namespace {
@@ -219,7 +220,7 @@ double OpWork::bytes() const {
 bool OpWork::same_as(const OpWork& other) const {
   return kind == other.kind && type == other.type && products == other.products &&
          function == other.function && extents == other.extents && rest_flops == other.rest_flops &&
-         rest_bytes == other.rest_bytes && kernels == other.kernels;
+         rest_bytes == other.rest_bytes && lanes == other.lanes && kernels == other.kernels;
 }
 
 std::string OpWork::measured_name() const {
@@ -227,13 +228,15 @@ std::string OpWork::measured_name() const {
   return function.empty() ? name : name + "." + function;
 }
 
-GraphWork work_of(const graph::Graph& graph,
-                  double target_share,
-                  const std::optional<cuda::KernelGpu>& gpu) {
+GraphWork work_of(const graph::Graph& graph, const WorkOptions& options) {
   GraphWork all;
-  for (const graph::Op& op : graph.ops) {
-    OpWork work = Work(graph, op, target_share).find();
-    if (gpu) work.kernels = cuda::kernel_work(graph, op, *gpu);
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const bool joint =
+        options.joint != nullptr && plan::runs_jointly(graph, *options.joint, i, options.lanes);
+    const graph::Graph& of = joint ? *options.joint : graph;
+    OpWork work = Work(of, of.ops[i], options.target_share).find();
+    if (joint) work.lanes = options.lanes;
+    if (options.gpu) work.kernels = cuda::kernel_work(of, of.ops[i], *options.gpu);
     const auto known =
         std::ranges::find_if(all.works, [&](const OpWork& other) { return other.same_as(work); });
     all.of_op.push_back(static_cast<size_t>(known - all.works.begin()));

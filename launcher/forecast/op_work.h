@@ -39,6 +39,7 @@ struct OpWork {
   // the window of a convolution, heads and tokens of attention. Empty: only its size.
   std::vector<int64_t> extents;
   int64_t count = 0;                        // equal ops in the graph
+  int lanes = 1;                            // that the op computes at once
   std::optional<cuda::KernelWork> kernels;  // on a GPU
 
   double flops() const;
@@ -53,10 +54,14 @@ struct GraphWork {
   std::vector<size_t> of_op;  // by op of the graph: its index in `works`
 };
 
-// `target_share`: of the rows of the loss, the share that has a target, if products leave out the
-// others. `gpu`: the GPU whose kernels are counted.
-GraphWork work_of(const graph::Graph& graph,
-                  double target_share = 1,
-                  const std::optional<cuda::KernelGpu>& gpu = {});
+struct WorkOptions {
+  double target_share =
+      1;  // of the rows of the loss that have a target, if products skip the others
+  std::optional<cuda::KernelGpu> gpu = {};  // whose kernels are counted
+  // The graph for the lanes of a pass as if they were one, and how many these are.
+  const graph::Graph* joint = nullptr;
+  int lanes = 1;
+};
+GraphWork work_of(const graph::Graph& graph, const WorkOptions& options = {});
 
 }  // namespace lockstep::forecast

@@ -221,7 +221,7 @@ std::vector<ForecastPart> parts_of(const GraphWork& work,
     part.seconds += times[i].seconds * (static_cast<double>(work.works[i].count) * lanes);
     part.measured = part.measured && times[i].measured;
     if (work.works[i].kernels)
-      part.kernels += *work.works[i].kernels * (work.works[i].count * lanes);
+      part.kernels += *work.works[i].kernels * (work.works[i].count * lanes / work.works[i].lanes);
   }
   std::vector<ForecastPart> parts;
   for (auto& [name, part] : kinds) parts.push_back(std::move(part));
@@ -234,7 +234,7 @@ std::vector<ForecastProduct> products_of(const GraphWork& work, const OpTimes& t
   std::vector<ForecastProduct> products;
   for (const OpWork& op : work.works)
     for (const Product& product : op.products) {
-      const int64_t count = op.count * product.repeats * lanes;
+      const int64_t count = op.count * product.repeats * lanes / op.lanes;
       const double seconds = times.least_seconds(op, product);
       const auto known = std::ranges::find_if(products, [&](const ForecastProduct& other) {
         const Product& o = other.product;
@@ -268,10 +268,11 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
   double measured = 0;
   for (const OpWork& op : work.works) {
     times.push_back(op_times.time(op));
+    times.back().seconds = times.back().seconds * (1.0 / op.lanes);  // of each lane
     const Range seconds = times.back().seconds * static_cast<double>(op.count);
     forecast.compute += seconds;
     if (times.back().measured) measured += seconds.middle();
-    forecast.least_seconds += op_times.least_seconds(op) * static_cast<double>(op.count);
+    forecast.least_seconds += op_times.least_seconds(op) * static_cast<double>(op.count) / op.lanes;
   }
   const Simulation simulation(prepared, place, work, times, op_times);
   const int lanes = simulation.lanes();

@@ -191,7 +191,13 @@ GraphWork work_of_run(const run::PreparedRun& prepared,
                       const std::optional<cuda::KernelGpu>& gpu) {
   const bool skips_rows = std::ranges::any_of(
       graph.ops, [](const graph::Op& op) { return op.kind == graph::OpKind::kLinearCrossEntropy; });
-  return work_of(graph, skips_rows ? target_share(prepared) : 1, gpu);
+  WorkOptions options{.target_share = skips_rows ? target_share(prepared) : 1, .gpu = gpu};
+  if (const auto& joint = prepared.graphs->joint_training;
+      joint && &graph == &prepared.graphs->training) {
+    options.joint = &*joint;
+    options.lanes = prepared.plan.sharding.lanes_per_pass;
+  }
+  return work_of(graph, options);
 }
 
 Arithmetic arithmetic_of(const run::PreparedRun& prepared) {

@@ -109,7 +109,8 @@ class CpuBackend final : public exec::Backend {
   }
   size_t allocated_bytes() const override { return allocated_bytes_; }
 
-  void begin_lane(const graph::LaneContext&) override {}
+  void begin_lane(const graph::LaneContext&, int) override {}
+  void select_lane(int) override {}
   void* launch_context() override { return nullptr; }
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
                                                 std::vector<exec::OptimizerSlice> slices) override {

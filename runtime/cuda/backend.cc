@@ -141,7 +141,7 @@ class Gpu final : public CudaBackend {
                                    &*cudnn_conv2d_,
                                    options_.capability,
                                    options_.tf32,
-                                   &workspace_->lane});
+                                   workspace_->lanes});
   }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     if (place == Place::kDevice) return arena_.take(bytes, what);
@@ -158,10 +158,12 @@ class Gpu final : public CudaBackend {
   exec::BatchUploads& uploads() override { return uploads_; }
   collectives::PowerSgdProducts& power_sgd() override { return power_sgd_; }
 
-  void begin_lane(const graph::LaneContext& lane) override {
-    LOCKSTEP_CUDA(
-        cudaMemcpyAsync(&workspace_->lane, &lane, sizeof(lane), cudaMemcpyHostToDevice, stream()));
+  void begin_lane(const graph::LaneContext& lane, int place) override {
+    select_lane(place);
+    LOCKSTEP_CUDA(cudaMemcpyAsync(
+        &workspace_->lanes[place], &lane, sizeof(lane), cudaMemcpyHostToDevice, stream()));
   }
+  void select_lane(int place) override { context_->lane = &workspace_->lanes[place]; }
   void* launch_context() override { return &*context_; }
 
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,

@@ -8,6 +8,7 @@
 #include "runtime/cuda/flat/optimizers.h"
 #include "runtime/cuda/flat/squares.h"
 #include "runtime/cuda/matmul/matmul.h"
+#include "runtime/exec/backend.h"
 #include "runtime/exec/optimizers/list.h"
 #include "runtime/graph/lane_context.h"
 
@@ -22,7 +23,7 @@ struct Workspace {
   ExactSum squares[kSquaresBlocks];
   ContentHash hashes[kHashBlocks];
   uint32_t bit_checksums[kBitChecksumBlocks];
-  graph::LaneContext lane;
+  graph::LaneContext lanes[exec::Backend::kLanesAtOnce];
   exec::MomentRounding rounding;
   PlacedSlice slices[kMaxSlices];
   alignas(alignof(

@@ -71,8 +71,12 @@ class Backend : public collectives::SliceMath {
   virtual BatchUploads& uploads() = 0;
   virtual collectives::PowerSgdProducts& power_sgd() = 0;
 
-  // The ops that follow run for this lane, which must lie in a host_array().
-  virtual void begin_lane(const graph::LaneContext& lane) = 0;
+  // The ops that follow run for this lane, which must lie in a host_array(). The backend keeps it
+  // in `place`, one of kLanesAtOnce, until another one is given for it.
+  static constexpr int kLanesAtOnce = 64;
+  virtual void begin_lane(const graph::LaneContext& lane, int place = 0) = 0;
+  // The ops that follow run for the lane in this place.
+  virtual void select_lane(int place) = 0;
   // The value that OpCall::device() passes to the launchers.
   virtual void* launch_context() = 0;
   // Prepares the update of slices, each with the update of its group; optimizers/list.h has the

@@ -32,25 +32,27 @@ Executor::Executor(const graph::Graph& graph,
                    const plan::ParameterLayout& layout,
                    Backend& backend,
                    ExecutorMemory memory,
-                   int interleaved_lanes)
+                   const graph::Graph* joint)
     : graph_(graph),
       plan_(plan),
       backend_(backend),
       gather_(memory.gather),
       parameters_(memory.parameters),
       arena_(memory.arena),
-      tensors_(static_cast<size_t>(interleaved_lanes), Tensors(graph.tensors.size(), nullptr)),
-      rows_(graph::row_gradients(graph)) {
+      tensors_(static_cast<size_t>(plan.lanes), Tensors(graph.tensors.size(), nullptr)),
+      rows_(graph::row_gradients(graph)),
+      joint_(joint) {
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     implementations_.push_back(
         &backend.ops().choose(graph, graph.ops[i], backend.launch_context()));
-    if (graph.ops[i].kind == graph::OpKind::kGatherLanes) gathers_.push_back(i);
+    gathers_from_lanes_ |= graph.ops[i].kind == graph::OpKind::kGatherLanes;
+    joint_ops_.push_back(joint == nullptr ? nullptr : joint_op(i, plan.lanes));
   }
   for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index) {
     for (size_t id = 0; id < graph.tensors.size(); ++id) {
       if (plan.tensor_offsets[id] != plan::kNotInArena)
-        tensors_[lane_index][id] =
-            memory.arena + lane_index * plan.arena_bytes + plan.tensor_offsets[id];
+        tensors_[lane_index][id] = memory.arena + plan.tensor_offsets[id] +
+                                   lane_index * plan::ProgramPlan::lane_stride(graph.tensors[id]);
     }
   }
   LOCKSTEP_CHECK(plan.states.empty() || memory.states != nullptr);
@@ -127,9 +129,7 @@ void Executor::run_ops(size_t begin,
                        size_t lane_index,
                        const graph::LaneContext& lane,
                        collectives::GradientExchange* exchange) {
-  backend_.begin_lane(lane);
   void* const device = backend_.launch_context();
-  std::byte* const arena = arena_ + lane_index * plan_.arena_bytes;
   FlightRecorder& recorder = FlightRecorder::here();
   for (size_t i = begin; i < end; ++i) {
     recorder.beat();
@@ -143,7 +143,7 @@ void Executor::run_ops(size_t begin,
                 graph::OpCall(graph_,
                               graph_.ops[i],
                               tensors_[lane_index].data(),
-                              arena + plan_.workspace_offsets[i],
+                              arena_ + plan_.workspace_offsets[i],
                               lane,
                               device));
     });
@@ -162,9 +162,10 @@ void Executor::run(const graph::LaneContext& lane,
                    collectives::GradientExchange* exchange,
                    std::byte* result,
                    std::byte* prediction) {
-  LOCKSTEP_CHECK(gathers_.empty());
+  LOCKSTEP_CHECK(!gathers_from_lanes_);
   begin_run();
   bind(tensors_[0], input, target, gradients);
+  backend_.begin_lane(lane);
   run_ops(0, graph_.ops.size(), 0, lane, exchange);
   keep_rows(tensors_[0], exchange);
   const auto id = static_cast<size_t>(graph_.result);
@@ -187,32 +188,88 @@ void Executor::run_without_lane(collectives::GradientExchange* exchange) {
 }
 
 void Executor::run_together(std::span<const LaneRun> lanes,
-                            collectives::GradientExchange& exchange) {
-  LOCKSTEP_CHECK(lanes.size() == tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
+                            collectives::GradientExchange& exchange,
+                            int first) {
+  LOCKSTEP_CHECK(lanes.size() <= tensors_.size() && (lanes.size() == 1 || !plan_.gathers_each_run));
   begin_run();
   const auto each_lane = [&](auto body) {
     for (size_t lane_index = 0; lane_index < lanes.size(); ++lane_index) {
-      exchange.select_lane(static_cast<int>(lane_index));
+      exchange.select_lane(first + static_cast<int>(lane_index));
       body(lane_index, lanes[lane_index]);
     }
   };
+  const bool selects = lanes.size() <= static_cast<size_t>(Backend::kLanesAtOnce);
+  const auto begin_lane = [&](size_t lane_index) {
+    backend_.begin_lane(*lanes[lane_index].lane, selects ? static_cast<int>(lane_index) : 0);
+  };
   each_lane([&](size_t lane_index, const LaneRun& lane) {
     bind(tensors_[lane_index], lane.input, lane.target, exchange.lane_gradients());
+    begin_lane(lane_index);
   });
-  size_t begin = 0;
-  for (size_t part = 0; part <= gathers_.size(); ++part) {
-    const size_t end = part < gathers_.size() ? gathers_[part] : graph_.ops.size();
-    each_lane([&](size_t lane_index, const LaneRun& lane) {
-      run_ops(begin, end, lane_index, *lane.lane, &exchange);
-    });
-    if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], exchange); });
-    begin = end + 1;
+  // Op by op: until all lanes have run an op, none may write to memory that it still reads.
+  for (size_t i = 0; i < graph_.ops.size(); ++i) {
+    if (graph_.ops[i].kind == graph::OpKind::kGatherLanes) {
+      observed(i, [&] { gather_lanes(graph_.ops[i], exchange, lanes.size()); });
+    } else if (joint_ops_[i] != nullptr && lanes.size() == tensors_.size()) {
+      run_joint(i, lanes, exchange, first);
+    } else {
+      each_lane([&](size_t lane_index, const LaneRun& lane) {
+        selects ? backend_.select_lane(static_cast<int>(lane_index)) : begin_lane(lane_index);
+        run_ops(i, i + 1, lane_index, *lane.lane, &exchange);
+      });
+    }
   }
   const auto id = static_cast<size_t>(graph_.result);
   each_lane([&](size_t lane_index, const LaneRun& lane) {
     keep_rows(tensors_[lane_index], &exchange);
     backend_.copy(tensors_[lane_index][id], lane.result, graph_.tensors[id].bytes());
   });
+}
+
+// The op of the joint graph that computes this op for all lanes with the bits of each lane; null if
+// there is none.
+const graph::Op* Executor::joint_op(size_t op, int lanes) const {
+  if (!plan::runs_jointly(graph_, *joint_, op, lanes)) return nullptr;
+  const graph::Op& joint = joint_->ops[op];
+  const Implementation& chosen =
+      backend_.ops().choose(*joint_, joint, backend_.launch_context(), lanes);
+  return &chosen == implementations_[op] ? &joint : nullptr;
+}
+
+void Executor::run_joint(size_t op,
+                         std::span<const LaneRun> lanes,
+                         collectives::GradientExchange& exchange,
+                         int first) {
+  FlightRecorder::here().beat();
+  if (gather_ != nullptr) await_parameters(op, tensors_.front());
+  const graph::Op& joint = *joint_ops_[op];
+  int64_t gradient_bytes = 0;
+  for (const TensorId id : joint.outputs) {
+    if (id == kNoTensor || graph_[id].role != graph::Role::kParameterGradient) continue;
+    const auto at = static_cast<size_t>(id);
+    gradient_bytes = tensors_[1][at] - tensors_[0][at];
+    for (size_t lane = 1; lane < lanes.size(); ++lane)
+      LOCKSTEP_CHECK(tensors_[lane][at] - tensors_[lane - 1][at] == gradient_bytes);
+  }
+  observed(op, [&] {
+    run_named(*implementations_[op],
+              joint,
+              graph::OpCall(*joint_,
+                            joint,
+                            tensors_.front().data(),
+                            arena_ + plan_.workspace_offsets[op],
+                            *lanes.front().lane,
+                            backend_.launch_context())
+                  .of_lanes({static_cast<int>(lanes.size()), gradient_bytes}));
+  });
+  for (size_t lane_index = 0; lane_index < lanes.size(); ++lane_index) {
+    exchange.select_lane(first + static_cast<int>(lane_index));
+    if (observer_ != nullptr)
+      observer_->wrote(graph_, op, *lanes[lane_index].lane, tensors_[lane_index]);
+    for (int bucket : plan_.buckets_after_op[op]) exchange.bucket_ready(bucket);
+  }
+  exchange.progress();
+  if (gather_ != nullptr) gather_->progress();
 }
 
 // Hands the row gradients to the exchange, which keeps them until all lanes are done; or adds them
@@ -240,16 +297,18 @@ void Executor::keep_rows(const Tensors& tensors, collectives::GradientExchange* 
 }
 
 // Collects every lane's input in the first lane's output, then copies it to the others.
-void Executor::gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange) {
+void Executor::gather_lanes(const graph::Op& op,
+                            collectives::GradientExchange& exchange,
+                            size_t lanes) {
   const auto in = static_cast<size_t>(op.inputs[graph::GatherLanesIn::kLane]);
   const auto out = static_cast<size_t>(op.outputs[graph::GatherLanesOut::kAll]);
   const size_t bytes = graph_.tensors[in].bytes();
   std::byte* const all = tensors_[0][out];
   const auto first = static_cast<size_t>(exchange.lanes().first);
-  for (size_t lane_index = 0; lane_index < tensors_.size(); ++lane_index)
+  for (size_t lane_index = 0; lane_index < lanes; ++lane_index)
     backend_.copy(tensors_[lane_index][in], all + (first + lane_index) * bytes, bytes);
   exchange.gather_lanes(all, bytes);
-  for (size_t lane_index = 1; lane_index < tensors_.size(); ++lane_index)
+  for (size_t lane_index = 1; lane_index < lanes; ++lane_index)
     backend_.copy(all, tensors_[lane_index][out], graph_.tensors[out].bytes());
 }
 

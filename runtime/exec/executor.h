@@ -1,6 +1,8 @@
 #pragma once
-// Runs a planned graph on a backend, lane by lane, or all lanes of a rank together if they depend
-// on each other (Graph::crosses_lanes()).
+// Runs a planned graph on a backend, lane by lane, or several lanes of a rank together: all of them
+// if they depend on each other (Graph::crosses_lanes()), or those of a pass. In a pass, an op that
+// computes samples independently (OpSchema::joins_lanes) runs once for all lanes, as the same op of
+// a graph whose lanes are as large as the pass. All other ops run for one lane after the other.
 
 #include <span>
 #include <vector>
@@ -16,7 +18,7 @@ namespace lockstep::exec {
 
 // The memory that an executor works in; borrowed.
 struct ExecutorMemory {
-  std::byte* arena = nullptr;  // ProgramPlan::arena_bytes for each lane that runs together
+  std::byte* arena = nullptr;  // ProgramPlan::arena_bytes
   // In the graph's compute type: the flat buffer of ParameterLayout::elements, or the memory that
   // the program gathers into.
   std::byte* parameters = nullptr;
@@ -29,13 +31,14 @@ struct ExecutorMemory {
 class Executor {
  public:
   // Keeps references to all but `layout`. The graph's parameters are the layout's, in the same
-  // order.
+  // order. `joint`: the graph for the lanes of a pass as if they were one; null if no op runs for
+  // several lanes.
   Executor(const graph::Graph& graph,
            const plan::ProgramPlan& plan,
            const plan::ParameterLayout& layout,
            Backend& backend,
            ExecutorMemory memory,
-           int interleaved_lanes = 1);
+           const graph::Graph* joint = nullptr);
 
   // Runs forward and, in a training graph, backward for one lane. Gradients are written (not added)
   // to the buffer `gradients`, each parameter's at its gradient_offset. `exchange`, if given, gets
@@ -56,15 +59,18 @@ class Executor {
   // and runs no op. `exchange` may be null.
   void run_without_lane(collectives::GradientExchange* exchange);
 
-  // The same as run() for all lanes of a rank. Every lane runs up to an op that gathers from the
-  // lanes before any lane continues. There must be as many `lanes` as the executor was made for.
+  // The same as run() for several lanes of a rank, of which the first has the number `first` there.
+  // Every lane runs up to an op that gathers from the lanes before any lane continues. At most as
+  // many `lanes` as the plan has at the same time.
   struct LaneRun {
     const graph::LaneContext* lane;
     const std::byte* input;
     const std::byte* target;
     std::byte* result;
   };
-  void run_together(std::span<const LaneRun> lanes, collectives::GradientExchange& exchange);
+  void run_together(std::span<const LaneRun> lanes,
+                    collectives::GradientExchange& exchange,
+                    int first = 0);
 
   // Reports each op to the borrowed observer from now on; null: to none.
   void observe(OpObserver* observer) { observer_ = observer; }
@@ -82,8 +88,13 @@ class Executor {
   void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
+  const graph::Op* joint_op(size_t op, int lanes) const;
+  void run_joint(size_t op,
+                 std::span<const LaneRun> lanes,
+                 collectives::GradientExchange& exchange,
+                 int first);
   void keep_rows(const Tensors& tensors, collectives::GradientExchange* exchange);
-  void gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange);
+  void gather_lanes(const graph::Op& op, collectives::GradientExchange& exchange, size_t lanes);
 
   const graph::Graph& graph_;
   const plan::ProgramPlan& plan_;
@@ -95,7 +106,9 @@ class Executor {
   std::vector<const Implementation*> implementations_;  // by op
   std::vector<Tensors> tensors_;  // one for each lane that runs at the same time
   std::vector<graph::RowGradient> rows_;
-  std::vector<size_t> gathers_;  // indices of the ops that gather from the lanes
+  bool gathers_from_lanes_ = false;
+  const graph::Graph* joint_;
+  std::vector<const graph::Op*> joint_ops_;  // by op, of `joint_`; null if it runs lane by lane
   std::vector<std::pair<TensorId, int64_t>>
       gradients_;  // parameter gradients and their offsets in a gradient buffer
 };

@@ -25,9 +25,9 @@ LengthBucketExecutors::LengthBucketExecutors(PlannedGraph full_context,
                                              const plan::ParameterLayout& layout,
                                              Backend& backend,
                                              ExecutorMemory memory,
-                                             int interleaved_lanes) {
+                                             const graph::Graph* joint) {
   LOCKSTEP_CHECK(length_buckets.size() == length_bucket_plans.size() &&
-                 (length_buckets.empty() || interleaved_lanes == 1));
+                 (length_buckets.empty() || full_context.plan.lanes == 1));
   for (size_t i = 0; i < length_buckets.size(); ++i) {
     planned_.push_back({length_buckets[i], length_bucket_plans[i]});
     lengths_.push_back(length_of(length_buckets[i]));
@@ -35,8 +35,7 @@ LengthBucketExecutors::LengthBucketExecutors(PlannedGraph full_context,
   planned_.push_back(full_context);
   LOCKSTEP_CHECK(std::ranges::is_sorted(lengths_));
   for (const PlannedGraph& planned : planned_)
-    executors_.emplace_back(
-        planned.graph, planned.plan, layout, backend, memory, interleaved_lanes);
+    executors_.emplace_back(planned.graph, planned.plan, layout, backend, memory, joint);
 }
 
 size_t LengthBucketExecutors::fit(int64_t tokens) const {

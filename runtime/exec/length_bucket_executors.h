@@ -19,14 +19,15 @@ class LengthBucketExecutors {
  public:
   // `length_buckets` are in increasing order of length and may be empty; their plans come from
   // plan_length_bucket(). All executors share `memory`, whose arena is large enough for each, and
-  // only one runs at a time. Keeps references to graphs, plans, backend and gather.
+  // only one runs at a time. `joint`: see Executor. Keeps references to graphs, plans, backend
+  // and gather.
   LengthBucketExecutors(PlannedGraph full_context,
                         std::span<const graph::Graph> length_buckets,
                         std::span<const plan::ProgramPlan> length_bucket_plans,
                         const plan::ParameterLayout& layout,
                         Backend& backend,
                         ExecutorMemory memory,
-                        int interleaved_lanes = 1);
+                        const graph::Graph* joint = nullptr);
 
   size_t size() const { return executors_.size(); }
   // The index of the shortest executor that computes the first `tokens` tokens of its samples.

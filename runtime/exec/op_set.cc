@@ -51,8 +51,9 @@ size_t OpSet::op_workspace_bytes(const graph::Graph& graph, const graph::Op& op)
 
 const Implementation& OpSet::choose(const graph::Graph& graph,
                                     const graph::Op& op,
-                                    void* context) const {
-  const graph::OpCall call(graph, op, context);
+                                    void* context,
+                                    int lanes) const {
+  const graph::OpCall call = graph::OpCall(graph, op, context).of_lanes({lanes});
   const Implementation* chosen = nullptr;
   any_of_kind(*this, op.kind, [&](const Implementation& row) {
     if (!row.supports(call) || (row.available != nullptr && !row.available(call))) return false;

@@ -34,6 +34,13 @@ struct OperandArray {
   std::byte* data;   // null for an op that is being planned
 };
 
+// The lanes that a call computes at once: an array of activations has those of each lane, one after
+// the other.
+struct CallLanes {
+  int count = 1;
+  int64_t gradient_bytes = 0;  // from a lane's gradient of a parameter to the next one's
+};
+
 // A copy, in floats, of an array of 16-bit numbers.
 struct FloatCopy {
   const std::byte* of;
@@ -58,6 +65,13 @@ class OpCall {
         workspace_(workspace),
         lane_(&lane),
         device_(device) {}
+
+  // The same for several lanes.
+  OpCall of_lanes(const CallLanes& lanes) const {
+    OpCall call = *this;
+    call.lanes_ = lanes;
+    return call;
+  }
 
   // A call without operands and attributes. The struct of an op's arguments begins with
   // `const OpCall& call = OpCall::none();`, and its other fields are initialised from `call`:
@@ -104,6 +118,7 @@ class OpCall {
   }
   // Only for an op that runs.
   const LaneContext& lane() const { return *lane_; }
+  const CallLanes& lanes() const { return lanes_; }
   // The backend's launch_context().
   template <typename T>
   T& device() const {
@@ -130,6 +145,7 @@ class OpCall {
   std::byte* workspace_ = nullptr;
   const LaneContext* lane_ = nullptr;
   void* device_ = nullptr;
+  CallLanes lanes_;
   bool on_floats_ = false;
   std::span<const FloatCopy> copies_;
 };

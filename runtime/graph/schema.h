@@ -23,6 +23,9 @@ struct OpSchema {
   // The output may overwrite the input if nothing else needs the input and both have the same type
   // and size. An op may have fewer inputs.
   std::vector<std::pair<OutputName, InputName>> in_place;
+  // A sample's outputs depend on this sample's inputs, and not on the lane, so that one call may
+  // compute several lanes. Gradients of parameters are then those of each lane (CallLanes).
+  bool joins_lanes = false;
 };
 
 const OpSchema& schema_of(OpKind kind);

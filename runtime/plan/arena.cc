@@ -39,7 +39,9 @@ size_t aligned(size_t bytes) {
 
 // Makes the blocks of the tensors; an in-place output joins the block of its input. Returns the
 // index of each tensor's block, -1 if it has none.
-std::vector<int> make_blocks(const graph::Graph& graph, std::vector<Lifetime>& blocks) {
+std::vector<int> make_blocks(const graph::Graph& graph,
+                             size_t lanes,
+                             std::vector<Lifetime>& blocks) {
   std::vector<int> last_use(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const auto use = [&](TensorId id) {
@@ -83,7 +85,7 @@ std::vector<int> make_blocks(const graph::Graph& graph, std::vector<Lifetime>& b
       }
       if (block < 0) {
         block = static_cast<int>(blocks.size());
-        blocks.push_back({aligned(graph[output].bytes()), now, now});
+        blocks.push_back({lanes * ProgramPlan::lane_stride(graph[output]), now, now});
       }
       Lifetime& storage = blocks[static_cast<size_t>(block)];
       storage.last_op = std::max(storage.last_op, last_use[static_cast<size_t>(output)]);
@@ -106,11 +108,37 @@ void lay_out(const graph::Graph& graph,
 
 }  // namespace
 
-ProgramPlan plan_program(const graph::Graph& graph, const WorkspaceBytes& workspace_bytes) {
+size_t ProgramPlan::lane_stride(const graph::Tensor& tensor) { return aligned(tensor.bytes()); }
+
+bool runs_jointly(const graph::Graph& graph, const graph::Graph& joint, size_t op, int lanes) {
+  const graph::Op &own = graph.ops[op], &other = joint.ops[op];
+  LOCKSTEP_CHECK(other.kind == own.kind && other.inputs == own.inputs &&
+                 other.outputs == own.outputs);
+  const auto is_joint = [&](TensorId id) {
+    if (id == kNoTensor) return true;
+    const graph::Tensor& tensor = graph[id];
+    switch (tensor.role) {
+      case graph::Role::kParameter:
+      case graph::Role::kParameterGradient:
+      case graph::Role::kConstant: return joint[id].bytes() == tensor.bytes();
+      case graph::Role::kActivation:
+        return ProgramPlan::lane_stride(tensor) == tensor.bytes() &&
+               joint[id].bytes() == static_cast<size_t>(lanes) * tensor.bytes();
+      default: return false;
+    }
+  };
+  return graph::schema_of(own.kind).joins_lanes && std::ranges::all_of(own.inputs, is_joint) &&
+         std::ranges::all_of(own.outputs, is_joint);
+}
+
+ProgramPlan plan_program(const graph::Graph& graph,
+                         const WorkspaceBytes& workspace_bytes,
+                         int lanes) {
   std::vector<Lifetime> blocks;
-  const std::vector<int> block_of = make_blocks(graph, blocks);
+  const std::vector<int> block_of = make_blocks(graph, static_cast<size_t>(lanes), blocks);
   std::vector<int> workspace_block(graph.ops.size(), -1);
   ProgramPlan plan;
+  plan.lanes = lanes;
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     plan.flops += graph::schema_of(graph.ops[i].kind).flops(graph, graph.ops[i]);
     const size_t bytes = aligned(workspace_bytes(graph, graph.ops[i]));

@@ -89,7 +89,7 @@ class Rows {
   // `lanes`: the lanes of training that run together.
   void add_arena(size_t lanes) {
     add(RowKind::kArena,
-        std::max(lanes * max_arena(programs_.training, programs_.length_bucket_training),
+        std::max(max_arena(programs_.training, programs_.length_bucket_training),
                  max_arena(programs_.evaluation, programs_.length_bucket_evaluation)),
         lanes <= 1 ? "of one lane, by lifetime"
                    : fmt::format("of {} lanes that run together, by lifetime", lanes));
@@ -113,7 +113,7 @@ class Rows {
       add(RowKind::kMasters, trained_bytes(updaters), "fp32" + share);
     add_gradients(local_lanes);
     add(RowKind::kMoments, moment_bytes(updaters), moments_note() + share);
-    add_arena(sharding_.interleaved_lanes ? static_cast<size_t>(local_lanes) : 1);
+    add_arena(static_cast<size_t>(sharding_.lanes_at_once()));
     add(RowKind::kStaging,
         traffic_.staging_bytes(),
         traffic_.wire == DType::kF32

@@ -20,6 +20,8 @@
 // allocations of a run.
 #include "runtime/plan/plan.h"
 
+#include <algorithm>
+
 #include "runtime/plan/plan_parts.h"
 
 namespace lockstep::plan {
@@ -42,7 +44,8 @@ void place_constants(ProgramPlans& programs) {
 Plan make_plan(const RunGraphs& graphs,
                const PlanOptions& options,
                const WorkspaceBytes& workspace_bytes) {
-  const auto& [training, evaluation, length_bucket_training, length_bucket_evaluation] = graphs;
+  const auto& [training, evaluation, length_bucket_training, length_bucket_evaluation, joint] =
+      graphs;
   Plan plan;
   ShardingPlan& sharding = plan.sharding = options.sharding;
   sharding.interleaved_lanes = training.crosses_lanes();
@@ -53,7 +56,16 @@ Plan make_plan(const RunGraphs& graphs,
                   sharding.topology.ranks());
 
   ProgramPlans& programs = plan.programs;
-  programs.training = plan_program(training, workspace_bytes);
+  programs.training = plan_program(
+      training,
+      [&](const graph::Graph& graph, const graph::Op& op) {
+        const size_t bytes = workspace_bytes(graph, op);
+        if (!joint) return bytes;
+        return std::max(
+            bytes,
+            workspace_bytes(*joint, joint->ops[static_cast<size_t>(&op - graph.ops.data())]));
+      },
+      sharding.lanes_at_once());
   programs.training.buckets_after_op = bucket_schedule(training, layout);
   if (sharding.shards_gradients()) share_gradient_memory(training, layout, programs.training);
   if (evaluation) programs.evaluation = plan_program(*evaluation, workspace_bytes);

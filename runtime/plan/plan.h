@@ -65,6 +65,9 @@ struct RunGraphs {
   // runs the shortest program that its samples fit into, or the one of the whole context. An
   // evaluation has none if its result would have another shape at these lengths.
   std::vector<graph::Graph> length_bucket_training = {}, length_bucket_evaluation = {};
+  // `training` for the lanes of a pass as if they were one, if they are several
+  // (ShardingPlan::lanes_per_pass).
+  std::optional<graph::Graph> joint_training = {};
 };
 
 Plan make_plan(const RunGraphs& graphs,

@@ -38,6 +38,10 @@ struct ProgramPlan {
   std::vector<size_t> tensor_offsets;     // by TensorId; kNotInArena for tensors elsewhere
   std::vector<size_t> workspace_offsets;  // by op
   size_t arena_bytes = 0;
+  int lanes = 1;  // that run at the same time, each with its slice of every tensor in the arena
+  // Bytes from a lane's slice of a tensor to the next one's. If the tensor's own bytes are as many,
+  // the slices are one array.
+  static size_t lane_stride(const graph::Tensor& tensor);
   // Tensors that persist from run to run, in the order of the graph. Equal states of two graphs
   // have the same offsets, so that programs may share the memory for states.
   std::vector<PlacedTensor> states;
@@ -66,8 +70,15 @@ inline constexpr size_t kNotInArena = ~size_t{0};
 // Workspace bytes that a backend needs for an op.
 using WorkspaceBytes = std::function<size_t(const graph::Graph&, const graph::Op&)>;
 
-// Lays out one graph in the arena.
-ProgramPlan plan_program(const graph::Graph& graph, const WorkspaceBytes& workspace_bytes);
+// Lays out one graph in the arena, for so many lanes at the same time.
+ProgramPlan plan_program(const graph::Graph& graph,
+                         const WorkspaceBytes& workspace_bytes,
+                         int lanes = 1);
+
+// Whether op number `op` may run once for several lanes, as that of `joint`, whose lanes have the
+// samples of so many: it computes samples independently (OpSchema::joins_lanes), and the lanes'
+// slices of what it reads and writes are one array.
+bool runs_jointly(const graph::Graph& graph, const graph::Graph& joint, size_t op, int lanes);
 
 // The programs of a run. Those for shorter samples are numbered as in RunGraphs.
 struct ProgramPlans {

@@ -19,6 +19,8 @@ struct ShardingPlan {
   bool library_order = false;
   // A rank's lanes run together in training; see Graph::crosses_lanes().
   bool interleaved_lanes = false;
+  // Otherwise the lanes of a rank that one pass computes.
+  int lanes_per_pass = 1;
 
   // Moments and master weights: a rank updates its part of the parameters, then all ranks gather
   // the parameters. Otherwise the summed gradients are gathered, and every rank updates all
@@ -41,8 +43,11 @@ struct ShardingPlan {
             .unit = residual_groups > 0 ? lanes / residual_groups : 1,
             .order = interleaved_lanes ? collectives::LaneOrder::kTogether
                      : each            ? collectives::LaneOrder::kEachSummed
-                                       : collectives::LaneOrder::kInTurn};
+                                       : collectives::LaneOrder::kInTurn,
+            .pass = lanes_per_pass};
   }
+  // The lanes of a rank that run at the same time.
+  int lanes_at_once() const { return interleaved_lanes ? shares().most() : lanes_per_pass; }
   // The index of element `flat` of a bucket among the elements that `rank` updates, which are
   // packed one range after the other.
   int64_t owned_index_of(int rank, const collectives::Range& bucket, int64_t flat) const {

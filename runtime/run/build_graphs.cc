@@ -7,6 +7,7 @@
 #include "runtime/graph/parameter_groups.h"
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/defaults.h"
+#include "runtime/run/lanes.h"
 
 namespace lockstep::run {
 namespace {
@@ -47,9 +48,12 @@ graph::Graph build_graph(const ResolvedRun& run,
 
 }  // namespace
 
-plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch) {
+plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch, int ranks) {
   plan::RunGraphs graphs;
   graphs.training = build_graph(run, graph::Purpose::kTraining, global_batch);
+  const int pass = run.purpose == RunPurpose::kTrain ? lanes_of_pass(run.config, ranks) : 1;
+  if (pass > 1 && !graphs.training.crosses_lanes())
+    graphs.joint_training = build_graph(run, graph::Purpose::kTraining, pass * global_batch);
   const bool predicts = run.purpose == RunPurpose::kPredict;
   if (run.data->eval)
     graphs.evaluation = build_graph(

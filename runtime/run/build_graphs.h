@@ -8,8 +8,8 @@
 
 namespace lockstep::run {
 
-// Builds the graphs for `global_batch`, which is a multiple of the lanes. Throws ConfigError if the
-// device cannot run them.
-plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch);
+// Builds the graphs for `global_batch`, which is a multiple of the lanes, on so many ranks. Throws
+// ConfigError if the device cannot run them.
+plan::RunGraphs build_graphs(const ResolvedRun& run, int64_t global_batch, int ranks);
 
 }  // namespace lockstep::run

@@ -39,6 +39,23 @@ void check_zero_stage(const plan::Plan& plan) {
       ranks);
 }
 
+// Several lanes in one pass need gradient buffers of their own, samples of one length, and a device
+// that profits.
+void check_pass(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
+  const int64_t lanes = config.execution.lanes_per_pass;
+  if (lanes == 1) return;
+  const auto refuse = [&](const std::string& with) {
+    throw ConfigError("execution.lanes_per_pass: value is {}; allowed {}: 1", lanes, with);
+  };
+  if (!ops.separate_memory) refuse(fmt::format("on {}", ops.device));
+  if (!config.execution.length_buckets.empty()) refuse("with execution.length_buckets");
+  if (plan.sharding.interleaved_lanes)
+    refuse("with sync_batch_norm, for which all lanes of a rank run at the same time");
+  if (config.comm.power_sgd_rank > 0) refuse("with comm.power_sgd_rank");
+  if (plan.sharding.shards_gradients() && plan.sharding.topology.ranks() > 1)
+    refuse(fmt::format("in ZeRO stage {}", plan.sharding.zero_stage));
+}
+
 void check_muon(const plan::Plan& plan) {
   if (!plan.traffic.muon || !plan.traffic.muon->matrices.empty()) return;
   throw ConfigError(
@@ -148,6 +165,7 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
 
 void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
   check_zero_stage(plan);
+  check_pass(config, plan, ops);
   check_muon(plan);
   check_update_groups(config.optimizer, plan.layout, ops);
 }

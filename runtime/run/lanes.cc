@@ -76,6 +76,11 @@ ChosenLanes choose_lanes(const OpenedConfig& opened, int64_t recorded) {
   return chosen;
 }
 
+int lanes_of_pass(const RunConfig& config, int ranks) {
+  return static_cast<int>(
+      std::min(config.execution.lanes_per_pass, (config.train.lanes + ranks - 1) / ranks));
+}
+
 LaneUse lane_use(const RunConfig& config, const collectives::LaneShares& shares) {
   const int ranks = shares.ranks, most = shares.most();
   LaneUse use{

@@ -24,6 +24,10 @@ struct ChosenLanes {
 // Then checks the fields that depend on the lanes. Throws ConfigError.
 ChosenLanes choose_lanes(const OpenedConfig& opened, int64_t recorded = 0);
 
+// The lanes of a rank that one pass computes (execution.lanes_per_pass), which are no more than it
+// has.
+int lanes_of_pass(const RunConfig& config, int ranks);
+
 // How a number of ranks, up to that of the lanes, shares the lanes.
 struct LaneUse {
   int most = 1;              // lanes of a rank that has the most, for which the others wait

@@ -3,6 +3,7 @@
 #include <tuple>
 
 #include "runtime/data/loader.h"
+#include "runtime/run/lanes.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/optimizer.h"
@@ -84,6 +85,8 @@ RunPlan plan_run(const ResolvedRun& run,
   RunPlan result;
   plan::PlanOptions options;
   options.sharding = defaults.sharding;
+  if (graphs.joint_training)
+    options.sharding.lanes_per_pass = lanes_of_pass(config, defaults.sharding.topology.ranks());
   options.bucket_mib = defaults.bucket_mib;
   options.wire = wire_type(config.comm.wire_dtype);
   options.evaluation_only = !trains;

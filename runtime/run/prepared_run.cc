@@ -41,8 +41,8 @@ PreparedRun prepare_run(const OpenedConfig& opened,
       resolve(opened, purpose, std::move(data), ops, options.checkpoint);
   const std::string mixing = check_samples(run);
   run.placed = placed;
-  run.graphs =
-      std::make_shared<const plan::RunGraphs>(build_graphs(run, run.config.train.global_batch));
+  run.graphs = std::make_shared<const plan::RunGraphs>(
+      build_graphs(run, run.config.train.global_batch, placed.ranks()));
   run.warnings = check_graphs(run, *run.graphs, mixing);
   add_sample_use(opened.config.train.epochs, &run);
   run.defaults =
@@ -77,8 +77,8 @@ PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config) {
   PreparedRun other = prepared;
   other.config = config;
   const std::string mixing = check_samples(other);
-  other.graphs =
-      std::make_shared<const plan::RunGraphs>(build_graphs(other, config.train.global_batch));
+  other.graphs = std::make_shared<const plan::RunGraphs>(
+      build_graphs(other, config.train.global_batch, prepared.placed.ranks()));
   other.warnings = check_graphs(other, *other.graphs, mixing);
   other.defaults =
       choose_defaults(config, prepared.placed, other.purpose, *other.ops, other.graphs->training);
@@ -97,8 +97,8 @@ PreparedRun without_snapshot(const PreparedRun& prepared) {
 }
 
 plan::Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch) {
-  return plan_run(prepared, build_graphs(prepared, global_batch), prepared.defaults, global_batch)
-      .plan;
+  const plan::RunGraphs graphs = build_graphs(prepared, global_batch, prepared.placed.ranks());
+  return plan_run(prepared, graphs, prepared.defaults, global_batch).plan;
 }
 
 train::RunContext context_of(const PreparedRun& prepared,

@@ -2,7 +2,7 @@
 """`lockstep plan` for GPUs and for the configs of the tree, in every build, with CUDA and without.
 Catches: a plan for a GPU that differs between builds or changes unseen (golden/plans/), a config
 that does not fit the hardware that its comment names or needs more than that to start, one that a
-GPU would train in FP32 or with more lanes than the ranks need, sizes in models/README.md that `plan`
+GPU would train in FP32, without tensor cores or with more lanes than the ranks need, sizes in models/README.md that `plan`
 does not print, a GPU in FP32 by default or without a warning, a prediction without its parts.
 
 plan_command_test.py BINARY [--write: write golden/plans/ and the sizes anew]
@@ -147,6 +147,8 @@ def configs_fit_their_hardware(binary, folder):
                 plan(binary, *here, "--on", "H100", "--json", out)
                 planned = json.loads(out.read_text())
             assert planned["precision"] == "BF16", (name, planned)
+            slow = [op for op in planned["counted_kernels"] if op["fma_flops"] > 0]
+            assert not slow, f"{name}: products of a GPU that are not on tensor cores: {slow}"
             if "--on" in words and number == 0:
                 assert planned["lanes_per_rank"] == 1, (name, planned)
 

@@ -36,10 +36,11 @@ class HookedBackend final : public exec::Backend {
   size_t allocated_bytes() const override { return inner_->allocated_bytes(); }
   exec::BatchUploads& uploads() override { return inner_->uploads(); }
   collectives::PowerSgdProducts& power_sgd() override { return inner_->power_sgd(); }
-  void begin_lane(const graph::LaneContext& lane) override {
+  void begin_lane(const graph::LaneContext& lane, int place) override {
     if (on_lane) on_lane(lane);
-    inner_->begin_lane(lane);
+    inner_->begin_lane(lane, place);
   }
+  void select_lane(int place) override { inner_->select_lane(place); }
   void* launch_context() override { return inner_->launch_context(); }
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
                                                 std::vector<exec::OptimizerSlice> slices) override {

@@ -31,6 +31,7 @@ struct Product {
   // Elements between rows of each matrix, as stored; 0: rows are contiguous.
   int64_t stride_a = 0, stride_b = 0, stride_out = 0;
   int64_t batch = 1;
+  int64_t lanes = 1;  // whose products these are, side by side: see Matmul
   int64_t batch_a = 0, batch_b = 0, batch_out = 0;  // elements between consecutive products
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32;   // of a, b, bias and the saved pre-activation

@@ -55,6 +55,7 @@ Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
           .n = op.shape.outputs,
           .k = op.shape.inputs,
           .stride_out = op.stride,
+          .lanes = call.lanes().count,
           .transpose_b = true,
           .in = dtype,
           .out = dtype,
@@ -124,6 +125,7 @@ Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
           .n = op.shape.inputs,
           .k = op.shape.outputs,
           .stride_a = op.stride,
+          .lanes = call.lanes().count,
           .in = dtype,
           .out = dtype,
           .tf32 = context_of(call).tf32,
@@ -176,13 +178,13 @@ constexpr Half kInput = {.run = run_input<multiply>, .available = [](const graph
                          }};
 constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
 
-// ---- Backward: d_weight = d_y^T x and d_bias ----
+// ---- Backward: d_weight = d_y^T x and d_bias, of each lane ----
 
 Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
   const Backward op{call};
   return {.m = op.shape.outputs,
           .n = op.shape.inputs,
-          .k = op.shape.rows,
+          .k = op.shape.rows / call.lanes().count,
           .stride_a = op.stride,
           .transpose_a = true,
           .in = call.input_dtype(graph::LinearBackwardIn::kDY),
@@ -192,14 +194,45 @@ Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
           .epilogue = epilogue};
 }
 
+// The products of all lanes at once.
+Product products_of_weights(const graph::OpCall& call) {
+  const Backward op{call};
+  Product product = product_of_weight(call, Epilogue::kNone);
+  product.batch = product.lanes = call.lanes().count;
+  if (product.batch == 1) return product;
+  product.batch_a = product.k * op.stride;
+  product.batch_b = product.k * op.shape.inputs;
+  product.batch_out = call.lanes().gradient_bytes / static_cast<int64_t>(sizeof(float));
+  return product;
+}
+
+// Calls f with the arguments of each lane.
+template <typename F>
+void each_lane(const graph::OpCall& call, F f) {
+  Backward op{call};
+  const auto [lanes, gradient_bytes] = call.lanes();
+  op.shape.rows /= lanes;
+  const auto bytes = [&](graph::InputName input, int64_t elements) {
+    return elements * static_cast<int64_t>(size_of(call.input_dtype(input)));
+  };
+  for (int lane = 0; lane < lanes; ++lane) {
+    f(op);
+    op.d_y += bytes(graph::LinearBackwardIn::kDY, op.shape.rows * op.stride);
+    op.x += bytes(graph::LinearBackwardIn::kDY, op.shape.rows * op.shape.inputs);
+    for (float** gradient : {&op.d_weight, &op.d_bias})
+      if (*gradient != nullptr) *gradient += gradient_bytes / static_cast<int64_t>(sizeof(float));
+  }
+}
+
 // The product reads everything that the gradient of the bias sums.
 constexpr Half kWeightWithBias = {
     .run =
         [](const graph::OpCall& call) {
-          const Backward op{call};
-          multiply(call,
-                   product_of_weight(call, Epilogue::kBiasGradient),
-                   {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
+          each_lane(call, [&](const Backward& op) {
+            multiply(call,
+                     product_of_weight(call, Epilogue::kBiasGradient),
+                     {.a = op.d_y, .b = op.x, .out = op.d_weight, .bias_gradient = op.d_bias});
+          });
         },
     .supports =
         [](const graph::OpCall& op) {
@@ -213,21 +246,21 @@ constexpr Half kWeightWithBias = {
 
 template <Multiply kMultiply>
 void run_weight(const graph::OpCall& call) {
-  const Backward op{call};
-  if (op.d_weight != nullptr)
-    kMultiply(call,
-              product_of_weight(call, Epilogue::kNone),
-              {.a = op.d_y, .b = op.x, .out = op.d_weight});
-  if (op.d_bias == nullptr) return;
+  const Backward all{call};
+  if (all.d_weight != nullptr)
+    kMultiply(call, products_of_weights(call), {.a = all.d_y, .b = all.x, .out = all.d_weight});
+  if (all.d_bias == nullptr) return;
   by_type(call.input_dtype(graph::LinearBackwardIn::kDY), [&]<typename T>() {
-    column_sum<T>(reinterpret_cast<const T*>(op.d_y),
-                  op.shape.rows,
-                  op.shape.outputs,
-                  op.stride,
-                  op.accumulate_bias,
-                  op.d_bias,
-                  reinterpret_cast<float*>(op.workspace),
-                  stream_of(call));
+    each_lane(call, [&](const Backward& op) {
+      column_sum<T>(reinterpret_cast<const T*>(op.d_y),
+                    op.shape.rows,
+                    op.shape.outputs,
+                    op.stride,
+                    op.accumulate_bias,
+                    op.d_bias,
+                    reinterpret_cast<float*>(op.workspace),
+                    stream_of(call));
+    });
   });
 }
 
@@ -235,8 +268,7 @@ constexpr Half kWeight = {.run = run_weight<multiply>,
                           .workspace_bytes = linear_backward_workspace,
                           .available = [](const graph::OpCall& call) {
                             return !call.has_output(graph::LinearBackwardOut::kDWeight) ||
-                                   has_last_algorithm(call,
-                                                      product_of_weight(call, Epilogue::kNone));
+                                   has_last_algorithm(call, products_of_weights(call));
                           }};
 constexpr Half kWeightPlainly = {.run = run_weight<multiply_plainly>,
                                  .workspace_bytes = linear_backward_workspace};

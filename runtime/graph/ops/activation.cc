@@ -40,11 +40,14 @@ OpInputs activation_gradient(GradientBuilder& builder, const Op& op, const OpOut
 
 }  // namespace
 
-const OpSchema kActivationSchema = {
-    activation_gradient, elementwise_flops<10>, {{ActivationOut::kY, ActivationIn::kX}}};
+const OpSchema kActivationSchema = {activation_gradient,
+                                    elementwise_flops<10>,
+                                    {{ActivationOut::kY, ActivationIn::kX}},
+                                    /*joins_lanes=*/true};
 const OpSchema kActivationBackwardSchema = {
     nullptr,
     elementwise_flops<kActivationBackwardFlops>,
-    {{ActivationBackwardOut::kDX, ActivationBackwardIn::kDY}}};
+    {{ActivationBackwardOut::kDX, ActivationBackwardIn::kDY}},
+    /*joins_lanes=*/true};
 
 }  // namespace lockstep::graph

@@ -29,7 +29,9 @@ OpInputs add_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d
 
 }  // namespace
 
-const OpSchema kAddSchema = {
-    add_gradient, elementwise_flops<1>, {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}}};
+const OpSchema kAddSchema = {add_gradient,
+                             elementwise_flops<1>,
+                             {{AddOut::kY, AddIn::kA}, {AddOut::kY, AddIn::kB}},
+                             /*joins_lanes=*/true};
 
 }  // namespace lockstep::graph

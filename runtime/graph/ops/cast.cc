@@ -15,6 +15,6 @@ TensorId ops::cast(GraphBuilder& builder, const std::string& name, TensorId x) {
   return y;
 }
 
-const OpSchema kCastSchema = {nullptr, elementwise_flops<1>, {}};
+const OpSchema kCastSchema = {nullptr, elementwise_flops<1>, {}, /*joins_lanes=*/true};
 
 }  // namespace lockstep::graph

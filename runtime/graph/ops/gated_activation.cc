@@ -39,10 +39,12 @@ int64_t gated_activation_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kGatedActivationSchema = {gated_activation_gradient, gated_activation_flops, {}};
+const OpSchema kGatedActivationSchema = {
+    gated_activation_gradient, gated_activation_flops, {}, /*joins_lanes=*/true};
 const OpSchema kGatedActivationBackwardSchema = {
     nullptr,
     elementwise_flops<kActivationBackwardFlops + 12>,
-    {{GatedActivationBackwardOut::kDX, GatedActivationBackwardIn::kX}}};
+    {{GatedActivationBackwardOut::kDX, GatedActivationBackwardIn::kX}},
+    /*joins_lanes=*/true};
 
 }  // namespace lockstep::graph

@@ -93,7 +93,7 @@ int64_t linear_backward_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kLinearSchema = {linear_gradient, linear_flops, {}};
-const OpSchema kLinearBackwardSchema = {nullptr, linear_backward_flops, {}};
+const OpSchema kLinearSchema = {linear_gradient, linear_flops, {}, /*joins_lanes=*/true};
+const OpSchema kLinearBackwardSchema = {nullptr, linear_backward_flops, {}, /*joins_lanes=*/true};
 
 }  // namespace lockstep::graph

@@ -58,7 +58,8 @@ template <int kFlops, OpKind kBackward>
 OpSchema schema() {
   return {norm_gradient<kBackward>,
           elementwise_flops<kFlops>,
-          {{RowNormOut::kSum, RowNormIn::kX}, {RowNormOut::kSum, RowNormIn::kDelta}}};
+          {{RowNormOut::kSum, RowNormIn::kX}, {RowNormOut::kSum, RowNormIn::kDelta}},
+          /*joins_lanes=*/true};
 }
 
 template <int kFlops>

@@ -29,7 +29,7 @@ StepGradients::StepGradients(const RunContext& context,
                   .parameters = memory.gathered,
                   .gather = &exchange.forward_gather(),
                   .constants = memory.constants},
-                 context.plan.sharding.interleaved_lanes ? context.local_lanes() : 1),
+                 context.graphs.joint_training ? &*context.graphs.joint_training : nullptr),
       recordings_(recordings_of(executors_.size(), context.local_lanes())),
       lanes_(context.backend.host_array<graph::LaneContext>(
           static_cast<size_t>(context.local_lanes()))),
@@ -75,9 +75,13 @@ exec::RepeatedWork* StepGradients::recording() {
 // The last update's parameters are gathered while the forward pass already runs.
 void StepGradients::queue(GatheredChecksums* checked) {
   exchange_.start_gather(checked);
-  context_.plan.sharding.interleaved_lanes ? run_interleaved_lanes() : run_lanes();
+  runs_together() ? run_lanes_together() : run_lanes();
   const metrics::Timeline::Span span = clock_.span("reduce gradients");
   exchange_.reduce(checked);
+}
+
+bool StepGradients::runs_together() const {
+  return context_.plan.sharding.interleaved_lanes || context_.plan.programs.training.lanes > 1;
 }
 
 void StepGradients::run_lanes() {
@@ -100,15 +104,22 @@ void StepGradients::run_lanes() {
   }
 }
 
-void StepGradients::run_interleaved_lanes() {
+void StepGradients::run_lanes_together() {
   const metrics::Timeline::Span span = clock_.span("forward and backward");
   for (size_t i = 0; i < lanes_.size(); ++i)
     lane_runs_[i] = {&lanes_[i],
                      batches_.taken()[i].input,
                      batches_.taken()[i].target,
                      reinterpret_cast<std::byte*>(&statistics_[i])};
-  executors_.full_context().run_together(lane_runs_, exchange_.gradients());
-  exchange_.gradients().end_lane();
+  const auto pass = static_cast<size_t>(context_.plan.programs.training.lanes);
+  for (size_t first = 0; first < lane_runs_.size(); first += pass) {
+    const std::span<const exec::Executor::LaneRun> lanes(lane_runs_);
+    executors_.full_context().run_together(
+        lanes.subspan(first, std::min(pass, lanes.size() - first)),
+        exchange_.gradients(),
+        static_cast<int>(first));
+    exchange_.gradients().end_lane();
+  }
 }
 
 double StepGradients::computed_share() const {

@@ -37,8 +37,9 @@ class StepGradients {
 
  private:
   exec::RepeatedWork* recording();
+  bool runs_together() const;
   void run_lanes();
-  void run_interleaved_lanes();
+  void run_lanes_together();
 
   const RunContext& context_;
   const StepBatches& batches_;
