@@ -200,7 +200,8 @@ class Counter {
 
   void row_norm_backward() {
     const graph::RowNormBackward<float> backward{call_};
-    launch(backward.sums() / backward.columns, 2 * static_cast<double>(row_norm_backward_workspace(backward)));
+    launch(backward.sums() / backward.columns,
+           2 * static_cast<double>(row_norm_backward_workspace(backward)));
   }
 
   void batch_norm() {
