@@ -75,8 +75,8 @@ struct OpSet {
   // The workspace to plan for the op: enough for each implementation that may be chosen.
   size_t op_workspace_bytes(const graph::Graph& graph, const graph::Op& op) const;
   // The first implementation that supports the op, for so many lanes at once, and is available in
-  // `context`, the backend's launch_context(). An op without any is a broken invariant, as it is for
-  // op_workspace_bytes().
+  // `context`, the backend's launch_context(). An op without any is a broken invariant, as it is
+  // for op_workspace_bytes().
   const Implementation& choose(const graph::Graph& graph,
                                const graph::Op& op,
                                void* context,
