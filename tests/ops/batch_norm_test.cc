@@ -1,5 +1,6 @@
 // Catches: a wrong gradient term, variance by cancellation, the residual addition or its gradient
-// left out, a mask of ReLU that differs between the passes, rows or channels lost at the borders of
+// left out, a mask of ReLU that differs between the passes, bits of it in another order, a sum of
+// two gradients that is not rounded as an add rounds it, or read after d_delta lies over it, rows or channels lost at the borders of
 // parts, warps or vectors, running statistics of the wrong estimate, statistics of this lane alone
 // where all lanes' are wanted.
 #include "runtime/graph/ops/batch_norm.h"
@@ -75,24 +76,38 @@ Tolerance of_y(const graph::BatchNormForward<double>& op, int64_t i) {
 // |d_y| has of such elements.
 double doubtful(const Inputs& in, int64_t c) {
   double sum = 0;
-  if (!in.relu || in.y != nullptr) return sum;
+  if (!in.relu || in.y != nullptr || in.mask != nullptr) return sum;
   for (int64_t i = c; i < in.rows * in.channels; i += in.channels) {
     const double error = 8 * kEps * (2 + std::abs(xhat_at(in, i)));
-    if (std::abs(activated_at(in, i)) < error) sum += std::abs(in.d_y[i]);
+    if (std::abs(activated_at(in, i)) < error) sum += std::abs(d_y_at(in, i));
   }
   return sum;
 }
 
-// No d_y is above one, so that sums over rows of them and of g xhat are some `rows` at most.
+// No gradient is above this.
+double largest(const Inputs& in) { return in.d_y2 != nullptr ? 2 : 1; }
+
+// Sums over rows of gradients and of g xhat are some `rows` times the largest at most.
 Tolerance of_sum(const Inputs& in, int64_t c) {
-  return {4 * static_cast<double>(in.rows) + 4 * doubtful(in, c) / kEps, 0};
+  return {4 * largest(in) * static_cast<double>(in.rows) + 4 * doubtful(in, c) / kEps, 0};
 }
 
 Tolerance of_d_x(const Inputs& in, const double* d_x, int64_t i) {
   const int64_t c = i % in.channels;
   const double rstd = rstd_at(in, c);
-  return {rstd * (16 * (1 + std::abs(xhat_at(in, i))) + 4 * doubtful(in, c) / kEps),
+  return {rstd * (16 * largest(in) * (1 + std::abs(xhat_at(in, i))) + 4 * doubtful(in, c) / kEps),
           std::abs(d_x[i])};
+}
+
+// A bit is doubtful if what the activation is given is too near to zero.
+Tolerance of_mask(const graph::BatchNormForward<double>& op, int64_t byte) {
+  double doubtful_bits = 0;
+  for (int64_t bit = 0; bit < 8; ++bit) {
+    const int64_t i = 8 * byte + bit;
+    if (std::abs(pre_activation_at(op, i)) < kEps * of_y(op, i).floats)
+      doubtful_bits += static_cast<double>(1 << bit);
+  }
+  return {doubtful_bits / kEps, 0};
 }
 
 Tolerance of_parameter(const Inputs& in, graph::OutputName output, int64_t c) {
@@ -108,6 +123,7 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
     case graph::OpKind::kBatchNorm: {
       const graph::BatchNormForward<double> op{expected};
       if (output == graph::BatchNormOut::kY) return of_y(op, i);
+      if (output == graph::BatchNormOut::kMask) return of_mask(op, i);
       return output == graph::BatchNormOut::kMean ? of_mean(op.mean[i])
                                                   : of_variance(op.mean[i], op.variance[i]);
     }
@@ -211,6 +227,136 @@ TEST(BatchNormTest, MatchesTheReferenceOnAllDevices) {
                                        {300, 67}})
     check_all_kinds({rows, channels});
   check_on_all_devices(batch_norm({5, 264, false, true}));  // more than one tile of channels
+}
+
+// ---- Gradients of two readers, and masks ----
+
+// A backward op by itself; what it reads is given.
+struct BackwardCase {
+  int64_t rows, channels;
+  bool two_gradients, relu, d_delta, y, mask;  // what there is
+  graph::OpKind kind = graph::OpKind::kBatchNormBackward;
+};
+
+OpTest backward(const BackwardCase& at) {
+  const bool sums = at.kind == graph::OpKind::kBatchNormSums;
+  OpTest test = batch_norm({at.rows, at.channels, at.d_delta, at.relu});
+  test.name = std::string(graph::name_of(at.kind)) + " (" + std::to_string(at.rows) + ", " +
+              std::to_string(at.channels) + ")" + (at.two_gradients ? ", two gradients" : "") +
+              (at.relu ? ", relu" : "") + (at.d_delta ? ", d_delta" : "") + (at.y ? ", y" : "") +
+              (at.mask ? ", mask" : "");
+  test.gradients = 0;
+  test.build = [=](graph::GraphBuilder& builder) {
+    const Shape shape = {at.rows, at.channels}, channels = {at.channels};
+    const auto activation = [&](const std::string& name, bool there = true) {
+      return there ? builder.activation_tensor(name, shape) : kNoTensor;
+    };
+    const auto statistics = [&](const std::string& name) {
+      return builder.statistics_tensor(name, channels);
+    };
+    const TensorId mask =
+        at.mask ? builder.tensor(
+                      "mask", {at.rows, at.channels / 8}, DType::kU8, graph::Role::kActivation)
+                : kNoTensor;
+    const TensorId first =
+        sums ? builder.statistics_tensor("sums", {2, at.channels}) : activation("d_x");
+    builder.append(
+        {at.kind,
+         "norm",
+         {activation("d_y"),
+          activation("d_y2", at.two_gradients),
+          activation("y", at.y),
+          mask,
+          activation("x"),
+          builder.parameter("gamma", channels, {}, false),
+          builder.parameter("beta", channels, {}, false),
+          statistics("mean"),
+          statistics("variance")},
+         {first,
+          activation("d_delta", at.d_delta),
+          statistics("d_gamma"),
+          statistics("d_beta"),
+          statistics("d_mean"),
+          statistics("d_variance")},
+         graph::BatchNormAttributes{.activation = at.relu ? Activation::kRelu : Activation::kNone,
+                                    .lanes = sums ? 3 : 1}});
+    builder.keep(first);
+  };
+  test.value = [=](const std::string& tensor, int64_t i) {
+    if (tensor == "mask") return std::floor(uniform(tensor, i, 0, 256));
+    if (tensor == "variance") return uniform(tensor, i, 0.5, 2);
+    return value_of({at.rows, at.channels}, tensor, i);
+  };
+  return test;
+}
+
+// The forms in which fuse_gradient_sums() and save_relu_masks() leave these ops.
+TEST(BatchNormTest, GradientsOfTwoReadersAndMasksMatchTheReferenceOnAllDevices) {
+  for (const auto& [rows, channels] :
+       {std::pair<int64_t, int64_t>{1, 8}, {7, 5}, {29, 24}, {40, 72}}) {
+    for (const graph::OpKind kind :
+         {graph::OpKind::kBatchNormBackward, graph::OpKind::kBatchNormSums}) {
+      check_on_all_devices(backward({rows, channels, true, false, false, false, false, kind}));
+      check_on_all_devices(backward({rows, channels, true, true, false, false, false, kind}));
+      check_on_all_devices(backward({rows, channels, true, false, true, false, false, kind}));
+      check_on_all_devices(backward({rows, channels, true, true, true, true, false, kind}));
+      if (channels % 8 != 0) continue;
+      check_on_all_devices(backward({rows, channels, true, true, true, false, true, kind}));
+      check_on_all_devices(backward({rows, channels, false, true, true, false, true, kind}));
+      check_on_all_devices(backward({rows, channels, false, true, false, false, true, kind}));
+    }
+  }
+}
+
+OpTest masked_forward(const Case& at) {
+  OpTest test = batch_norm(at);
+  test.name += ", with a mask";
+  test.build = [=](graph::GraphBuilder& builder) {
+    const Shape shape = {at.rows, at.channels}, channels = {at.channels};
+    const TensorId x = builder.activation_tensor("x", shape);
+    const TensorId delta = at.delta ? builder.activation_tensor("delta", shape) : kNoTensor;
+    builder.append(
+        {graph::OpKind::kBatchNorm,
+         "norm",
+         {x,
+          delta,
+          builder.parameter("gamma", channels, {}, false),
+          builder.parameter("beta", channels, {}, false),
+          builder.running_statistic("running_mean", channels, 0, 0.1f),
+          builder.running_statistic("running_variance", channels, 1, 0.1f)},
+         {builder.activation_tensor("y", shape),
+          builder.statistics_tensor("mean", channels),
+          builder.statistics_tensor("variance", channels),
+          builder.tensor("mask", {at.rows, at.channels / 8}, DType::kU8, graph::Role::kActivation)},
+         graph::BatchNormAttributes{.activation =
+                                        at.relu ? Activation::kRelu : Activation::kNone}});
+  };
+  test.cpu = {};  // which has no kernels for masks
+  return test;
+}
+
+TEST(BatchNormTest, MasksHaveABitForEachElementAboveZero) {
+  for (const auto& [rows, channels] :
+       {std::pair<int64_t, int64_t>{1, 8}, {37, 24}, {50, 72}, {5, 264}})
+    check_on_all_devices(masked_forward({rows, channels, true, true}));
+}
+
+// Positive numbers that the type rounds to zero have no bit, as their y is not above it.
+TEST(BatchNormTest, MasksFollowWhatIsStored) {
+  OpTest test = masked_forward({4, 8, true, true});
+  test.value = [](const std::string& tensor, int64_t i) {
+    // y is some 0.3 gamma: below half of BF16's least number, of FP16's, or above both.
+    constexpr double kGamma[] = {0x1p-133, 0x1p-24, 1, 0x1p-14, 0x1p-133, 0x1p-24, 0x1p-132, 1};
+    if (tensor == "gamma") return kGamma[i];
+    if (tensor == "x") return i / 8 % 2 == 0 ? 0x1p-10 : -0x1p-10;
+    return tensor == "delta" || tensor == "beta" ? 0.0 : 1.0;
+  };
+  test.tolerance = [](const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+    const bool mask =
+        expected.kind() == graph::OpKind::kBatchNorm && output == graph::BatchNormOut::kMask;
+    return mask ? Tolerance{0, 0} : tolerance(expected, output, i);
+  };
+  check_on_all_devices(test);
 }
 
 TEST(BatchNormTest, SumsLoseNoRowsAtTheBordersOfParts) {
