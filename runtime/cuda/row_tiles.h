@@ -112,11 +112,14 @@ __device__ __forceinline__ void tile_moments(const TilePosition<N>& position,
   add_up_tile(squares, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
   const auto count = static_cast<float>(position.end - position.first);
+#pragma unroll
   for (int i = 0; i < N; ++i) {
     const float mean = sums[i] / count;
-    means[position.channel + i] = shift[i] + mean;
-    distances[position.channel + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+    squares[i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+    sums[i] = shift[i] + mean;
   }
+  store(sums, means + position.channel);
+  store(squares, distances + position.channel);
 }
 
 }  // namespace lockstep::cuda

@@ -7,12 +7,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
 #include "runtime/base/rng.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/context.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "tests/fibers/host_stream.h"
+#include "tests/fibers/order.h"
 #include "tests/ops/op_test.h"
 #include "tests/reference/batch_norm.h"
 #include "tests/reference/kernel_test.h"
@@ -362,6 +366,74 @@ TEST(BatchNormTest, MasksFollowWhatIsStored) {
 TEST(BatchNormTest, SumsLoseNoRowsAtTheBordersOfParts) {
   check_on_all_devices(batch_norm({4100, 3, true, true}));
   check_on_all_devices(batch_norm({4500, 8, true, true}));
+}
+
+// Runs the last op of a graph of floats on a GPU with so many multiprocessors. Tensors are filled by
+// their names; returns those of the outputs, in order.
+std::vector<std::vector<float>> run_on_gpu(const OpTest& test, int multiprocessors) {
+  graph::GraphBuilder builder(graph::Purpose::kInference);
+  test.build(builder);
+  const graph::Graph graph = std::move(builder).finish();
+  const graph::Op& op = graph.ops.back();
+  const auto implementation = std::ranges::find_if(
+      test.cuda, [&](const exec::Implementation& row) { return row.kind == op.kind; });
+  std::vector<std::vector<float>> memory;
+  std::vector<std::byte*> tensors;
+  for (const graph::Tensor& tensor : graph.tensors) {
+    memory.emplace_back(static_cast<size_t>(tensor.shape.elements()));
+    for (size_t i = 0; i < memory.back().size(); ++i)
+      memory.back()[i] = static_cast<float>(test.value(tensor.name, static_cast<int64_t>(i)));
+    tensors.push_back(reinterpret_cast<std::byte*>(memory.back().data()));
+  }
+  std::vector<float> workspace(implementation->workspace_bytes(graph::OpCall(graph, op)) /
+                               sizeof(float));
+  CUstream_st stream;
+  cuda::LaunchContext context{.stream = &stream, .multiprocessors = multiprocessors};
+  fibers::order = fibers::Order::kForward;
+  implementation->run(graph::OpCall(graph,
+                                    op,
+                                    tensors.data(),
+                                    reinterpret_cast<std::byte*>(workspace.data()),
+                                    test.lane,
+                                    &context));
+  fibers::drain();
+  fibers::order = fibers::Order::kEach;
+  std::vector<std::vector<float>> outputs;
+  for (const TensorId id : op.outputs)
+    outputs.push_back(id == kNoTensor ? std::vector<float>() : memory[static_cast<size_t>(id)]);
+  return outputs;
+}
+
+// More blocks than the last kernel loads at once, and the last one with few rows. All sums are of
+// integers, and exact.
+TEST(BatchNormTest, SumsLoseNoBlocksOfManyMultiprocessors) {
+  constexpr int64_t kRows = 64 * 8209;
+  OpTest test =
+      backward({kRows, 1, true, false, false, false, false, graph::OpKind::kBatchNormSums});
+  test.value = [](const std::string& tensor, int64_t i) {
+    if (tensor == "x") return static_cast<double>(i % 64);
+    if (tensor == "d_y") return static_cast<double>(i % 4);
+    return tensor == "d_y2" || tensor == "gamma" ? 1.0 : 0.0;  // a mean of 0, no variance
+  };
+  const std::vector<std::vector<float>> sums = run_on_gpu(test, 200);
+  const float d_beta = sums[static_cast<size_t>(graph::BatchNormBackwardOut::kDBeta)].at(0);
+  EXPECT_EQ(d_beta, 2.5f * kRows);
+  // The sum over x of (x % 4 + 1) x, 64 values of it: 5120.
+  const double rstd = 1 / std::sqrt(1e-5f);
+  EXPECT_NEAR(sums[static_cast<size_t>(graph::BatchNormBackwardOut::kDGamma)].at(0) / rstd,
+              5120.0 * kRows / 64,
+              1e-6 * 5120.0 * kRows / 64);
+
+  test.build = [](graph::GraphBuilder& builder) {
+    const TensorId to = builder.statistics_tensor("statistics", {2, 1});
+    builder.append({graph::OpKind::kBatchStatistics,
+                    "statistics",
+                    {builder.activation_tensor("x", {kRows, 1})},
+                    {to},
+                    graph::BatchNormAttributes{}});
+    builder.keep(to);
+  };
+  EXPECT_EQ(run_on_gpu(test, 200)[0], (std::vector<float>{31.5f, 341.25f}));
 }
 
 TEST(BatchNormTest, VarianceDoesNotCancel) {

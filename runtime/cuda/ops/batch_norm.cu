@@ -124,10 +124,12 @@ void start_statistics(const T* x,
                       float* mean,
                       float* variance,
                       float* workspace,
-                      Stream stream) {
+                      const LaunchContext& context) {
+  const Stream stream = context.stream;
   with_vectors<T>(is_vectorizable<T>(channels, {x}), [&](auto n) {
     constexpr int N = decltype(n)::value;
-    const RowTiles tiles = batch_norm_tiles(rows, channels, N);
+    const RowTiles tiles =
+        batch_norm_tiles(rows, channels, N, context.multiprocessors, kBatchStatisticsBlocks);
     launch({grid_of(tiles), kTileThreads, stream},
            statistics_kernel<T, N>,
            x,
@@ -192,7 +194,8 @@ void run_forward(const graph::OpCall& call) {
              op.mean,
              op.variance);
     } else {
-      start_statistics(op.x, op.rows, op.channels, op.mean, op.variance, op.workspace, stream);
+      start_statistics(
+          op.x, op.rows, op.channels, op.mean, op.variance, op.workspace, context_of(call));
     }
     start_forward(op, op.mean, op.variance, stream);
   });
@@ -206,7 +209,7 @@ void run_statistics(const graph::OpCall& call) {
                      op.statistics,
                      op.statistics + op.channels,
                      op.workspace,
-                     stream_of(call));
+                     context_of(call));
   });
 }
 
@@ -230,12 +233,14 @@ void run_running(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, batch_norm_workspace>(graph::OpKind::kBatchNorm, "native"),
-    exec::row<run_batch_norm_backward, batch_norm_workspace>(graph::OpKind::kBatchNormBackward,
-                                                             "native"),
-    exec::row<run_statistics, batch_norm_workspace>(graph::OpKind::kBatchStatistics, "native"),
+    exec::row<run_forward, batch_statistics_workspace>(graph::OpKind::kBatchNorm, "native"),
+    exec::row<run_batch_norm_backward, batch_norm_sums_workspace>(graph::OpKind::kBatchNormBackward,
+                                                                  "native"),
+    exec::row<run_statistics, batch_statistics_workspace>(graph::OpKind::kBatchStatistics,
+                                                          "native"),
     exec::row<run_running>(graph::OpKind::kBatchNormRunning, "native"),
-    exec::row<run_batch_norm_sums, batch_norm_workspace>(graph::OpKind::kBatchNormSums, "native"),
+    exec::row<run_batch_norm_sums, batch_norm_sums_workspace>(graph::OpKind::kBatchNormSums,
+                                                              "native"),
     exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace>(
         graph::OpKind::kBatchNormInputGradient, "native"),
 };

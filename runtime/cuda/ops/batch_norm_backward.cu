@@ -97,10 +97,8 @@ __global__ void __launch_bounds__(kTileThreads)
   add_up_tile(products, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
   float* const to = partials + static_cast<int64_t>(blockIdx.x) * in.channels + position.channel;
-  for (int i = 0; i < N; ++i) {
-    to[i] = sums[i];
-    to[static_cast<int64_t>(gridDim.x) * in.channels + i] = products[i];
-  }
+  store(sums, to);
+  store(products, to + static_cast<int64_t>(gridDim.x) * in.channels);
 }
 
 // Threads (kFewChannels, kGroups): x is the channel within the block's, y the group.
@@ -202,8 +200,10 @@ void start_sums(const graph::BatchNormGradientInputs<T>& in,
                 T* d_delta,
                 const graph::BatchNormParameterGradients<T>& to,
                 float* workspace,
-                Stream stream) {
-  const RowTiles tiles = batch_norm_tiles(in.rows, in.channels, N);
+                const LaunchContext& context) {
+  const Stream stream = context.stream;
+  const RowTiles tiles =
+      batch_norm_tiles(in.rows, in.channels, N, context.multiprocessors, kBatchNormSumsBlocks);
   launch({grid_of(tiles), kTileThreads, stream},
          gradient_sums_kernel<T, N>,
          in,
@@ -248,7 +248,7 @@ void run_batch_norm_backward(const graph::OpCall& call) {
     const bool vectors = takes_vectors(op.in, op.d_x, op.d_delta, sums, products);
     with_vectors<T>(vectors, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      start_sums<T, N>(op.in, 1, op.d_delta, op.parameters, op.workspace, stream);
+      start_sums<T, N>(op.in, 1, op.d_delta, op.parameters, op.workspace, context_of(call));
       // d_delta is summed and masked already; d_y, d_y2 and y may share its memory.
       graph::BatchNormGradientInputs<T> rest = op.in;
       if (op.d_delta != nullptr) {
@@ -270,7 +270,7 @@ void run_batch_norm_sums(const graph::OpCall& call) {
     const bool vectors = takes_vectors<T>(op.in, nullptr, op.d_delta, sums, products);
     with_vectors<T>(vectors, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      start_sums<T, N>(op.in, op.lanes, op.d_delta, op.parameters, op.workspace, stream);
+      start_sums<T, N>(op.in, op.lanes, op.d_delta, op.parameters, op.workspace, context_of(call));
     });
     sum_lanes(1, op.in.channels, sums, op.sums, stream);
     sum_lanes(1, op.in.channels, products, op.sums + op.in.channels, stream);
