@@ -12,6 +12,7 @@
 #include "runtime/base/rng.h"
 #include "runtime/cpu/backend.h"
 #include "runtime/exec/op_runner.h"
+#include "runtime/graph/fusion.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/lora.h"
 
@@ -33,13 +34,14 @@ double limit_for(const ParityMode& mode, graph::OpKind kind) {
 }
 
 // Two graphs of one model: the CPU's in FP32, and the device's. The device's has casts of its
-// inputs that the CPU's lacks; otherwise both have the same ops and tensors in the same order.
+// inputs that the CPU's lacks, and its norms may have masks; otherwise both have the same ops and
+// tensors in the same order.
 class Pair {
  public:
   Pair(const ParityCase& test, exec::Device& device, const ParityMode& mode)
       : mode_(mode),
         cpu_graph_(graph_of(test, DType::kF32, 1)),
-        device_graph_(graph_of(test, mode.compute, device.ops().logits_alignment)),
+        device_graph_(graph_for(test, device, mode.compute)),
         cpu_backend_(cpu::make_backend()),
         device_backend_(device.make_backend({.tf32 = mode.tf32, .compute = mode.compute})) {
     device_backend_->reserve(device.ops().workspace_bytes +
@@ -92,6 +94,15 @@ class Pair {
     options.logits_alignment = logits_alignment;
     options.lanes = test.lanes;
     return test.build(options);
+  }
+
+  // As a run on the device has it.
+  static graph::Graph graph_for(const ParityCase& test, exec::Device& device, DType compute) {
+    const exec::OpSet& ops = device.ops();
+    graph::Graph graph = graph_of(test, compute, ops.logits_alignment);
+    graph::save_relu_masks(
+        graph, [&](const graph::Graph& g, const graph::Op& op) { return ops.supports(g, op); });
+    return graph;
   }
 
   // Fills inputs and parameters with random values, rounded so that both have the same.

@@ -30,6 +30,28 @@ struct TilePosition {
   int step;
 };
 
+// The N elements from here on, at most 16 bytes, as they are stored.
+template <int N, typename T>
+__device__ __forceinline__ Vector<T, N> vector_at(const T* from) {
+  static_assert(sizeof(Vector<T, N>) <= 16);
+  return *reinterpret_cast<const Vector<T, N>*>(from);
+}
+template <typename T, int N>
+__device__ __forceinline__ void widen(const Vector<T, N>& vector, float (&to)[N]) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = to_float(vector.at[i]);
+}
+
+// Calls f(row, count) for rows from `row` on, position.step apart: `kRows` at a time, and the last
+// ones one at a time. count is a constant. What f reads before it writes is in flight together.
+template <int kRows, int N, typename F>
+__device__ __forceinline__ void for_rows(const TilePosition<N>& position, F f) {
+  int64_t row = position.begin;
+  for (; row + (kRows - 1) * position.step < position.end; row += kRows * position.step)
+    f(row, std::integral_constant<int, kRows>());
+  for (; row < position.end; row += position.step) f(row, std::integral_constant<int, 1>());
+}
+
 // Adds up `sums` over the threads with the same channels, in a fixed order: within warps, then over
 // the warps. The first `width` threads of the block get the result. All threads of the block must
 // call it.
@@ -68,26 +90,36 @@ __device__ __forceinline__ void tile_moments(const TilePosition<N>& position,
   float shift[N] = {}, sums[N] = {}, squares[N] = {};
   if (inside) {
     load(x + position.first * channels + position.channel, shift);
-    for (int64_t row = position.begin; row < position.end; row += position.step) {
-      float values[N];
-      load(x + row * channels + position.channel, values);
+    for_rows<4>(position, [&](int64_t row, auto count) {
+      Vector<T, N> vectors[count];
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        values[i] -= shift[i];
-        sums[i] += values[i];
-        squares[i] = fmaf(values[i], values[i], squares[i]);
+      for (int k = 0; k < count; ++k)
+        vectors[k] = vector_at<N>(x + (row + k * position.step) * channels + position.channel);
+#pragma unroll
+      for (int k = 0; k < count; ++k) {
+        float values[N];
+        widen(vectors[k], values);
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+          values[i] -= shift[i];
+          sums[i] += values[i];
+          squares[i] = fmaf(values[i], values[i], squares[i]);
+        }
       }
-    }
+    });
   }
   add_up_tile(sums, width);
   add_up_tile(squares, width);
   if (!inside || threadIdx.x >= static_cast<unsigned>(width)) return;
   const auto count = static_cast<float>(position.end - position.first);
+#pragma unroll
   for (int i = 0; i < N; ++i) {
     const float mean = sums[i] / count;
-    means[position.channel + i] = shift[i] + mean;
-    distances[position.channel + i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+    squares[i] = fmaxf(fmaf(-mean, sums[i], squares[i]), 0.0f);
+    sums[i] = shift[i] + mean;
   }
+  store(sums, means + position.channel);
+  store(squares, distances + position.channel);
 }
 
 }  // namespace lockstep::cuda

@@ -176,6 +176,7 @@ void differentiate(Graph& graph) {
   }
   recomputation.drop_unused();
   fuse_activation_backward(graph);
+  fuse_gradient_sums(graph);
   for (TensorId id : graph.parameters)
     LOCKSTEP_CHECK(graph[id].frozen || graph[id].gradient != kNoTensor,
                    "parameter {} is not used ",

@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/conv2d.h"
 #include "runtime/graph/ops/linear.h"
@@ -25,6 +26,7 @@ class ForwardFusion {
   void run() {
     each(&ForwardFusion::join_columns);
     each(&ForwardFusion::shorten);
+    each(&ForwardFusion::fuse_shortcut);
     each(&ForwardFusion::fuse_activation);
     each(&ForwardFusion::shorten);
     each(&ForwardFusion::read_rows);
@@ -120,6 +122,27 @@ class ForwardFusion {
     for (const size_t reader : readers(y)) std::ranges::replace(graph_.ops[reader].inputs, y, x);
   }
 
+  // The norm takes the place of the sum, since the other term may be made after the norm.
+  void fuse_shortcut(size_t number) {
+    Op& op = graph_.ops[number];
+    if (op.kind != OpKind::kAdd) return;
+    const TensorId a = op.inputs[AddIn::kA], b = op.inputs[AddIn::kB];
+    for (const auto& [y, delta] : {std::pair{a, b}, std::pair{b, a}}) {
+      const Op* norm = maker(y, OpKind::kBatchNorm);
+      if (norm == nullptr || readers(y).size() != 1 || is_kept(y) ||
+          norm->inputs[BatchNormIn::kDelta] != kNoTensor ||
+          norm->as<BatchNormAttributes>().activation != Activation::kNone ||
+          graph_[delta].role != Role::kActivation || graph_[y].detached)
+        continue;
+      dropped_[makers_[static_cast<size_t>(y)]] = true;
+      Op fused = *norm;
+      fused.inputs[BatchNormIn::kDelta] = delta;
+      fused.outputs[BatchNormOut::kY] = op.outputs[AddOut::kY];
+      op = std::move(fused);
+      return;
+    }
+  }
+
   void fuse_activation(size_t number) {
     const Op& op = graph_.ops[number];
     if (op.kind != OpKind::kActivation || is_kept(op.outputs[ActivationOut::kY])) return;
@@ -142,6 +165,14 @@ class ForwardFusion {
     if (layer.kind == OpKind::kConv2d) {
       Conv2dAttributes attributes = layer.as<Conv2dAttributes>();
       if (attributes.activation != Activation::kNone || saves_pre_activation(activation))
+        return false;
+      attributes.activation = activation;
+      layer.attributes = attributes;
+      return true;
+    }
+    if (layer.kind == OpKind::kBatchNorm) {
+      BatchNormAttributes attributes = layer.as<BatchNormAttributes>();
+      if (attributes.activation != Activation::kNone || activation != Activation::kRelu)
         return false;
       attributes.activation = activation;
       layer.attributes = attributes;

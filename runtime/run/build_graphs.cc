@@ -41,8 +41,11 @@ graph::Graph build_graph(const ResolvedRun& run,
   graph::Graph graph = run.model->build(
       run.io, global_batch / run.config.train.lanes, options_for(run, purpose), tokens);
   check_ops(run.config.model, graph, *run.ops);
-  graph::fuse_batch_norms(
-      graph, [&](const graph::Graph& g, const graph::Op& op) { return run.ops->supports(g, op); });
+  const graph::Supports supports = [&](const graph::Graph& g, const graph::Op& op) {
+    return run.ops->supports(g, op);
+  };
+  graph::fuse_batch_norms(graph, supports);
+  graph::save_relu_masks(graph, supports);
   return graph;
 }
 

@@ -14,16 +14,17 @@ class Expected(typing.NamedTuple):
     tensor: int = 0  # at least so many instructions of tensor cores
 
 
-# Narrow stores are statistics, or the elements after the last vector. A vector that is stored in
-# pieces shows as fewer wide stores.
+# Narrow stores are statistics, bytes of masks, or the elements after the last vector. A vector that
+# is stored in pieces shows as fewer wide stores.
 HOT = (
     Expected("activation", r"flat_kernel<8, (For|Back)ward<.*, BFloat16> >", 1, 1),
     Expected("add", r"flat_kernel<8, Sums<BFloat16> >", 2, 1),
     Expected("attention", r"\w+_kernel<Split<16, 4>, BFloat16, (KeepAll|Dropped).*>", 0, 0),
-    Expected("batch_norm", r"forward_kernel<BFloat16, \w+, 8>", 4, 1, 0),
-    Expected("batch_norm", r"forward_kernel<float, float, 4>", 4, 1, 0),
-    Expected("batch_norm_backward", r"input_gradient_kernel<BFloat16, 8>", 7, 2, 0),
-    Expected("batch_norm_backward", r"gradient_sums_kernel<BFloat16, 8>", 5, 1, 16),
+    Expected("batch_norm", r"forward_kernel<BFloat16, \w+, 8>", 10, 3, 3),
+    Expected("batch_norm", r"forward_kernel<float, float, 4>", 10, 3, 0),
+    Expected("batch_norm", r"statistics_kernel<BFloat16, 8>", 6, 4, 0),
+    Expected("batch_norm_backward", r"input_gradient_kernel<BFloat16, 8>", 20, 3, 0),
+    Expected("batch_norm_backward", r"gradient_sums_kernel<BFloat16, 8>", 16, 7, 0),
     Expected("dropout", r"flat_kernel<8, Drop<BFloat16> >", 1, 1, 1),
     Expected("gated_activation", r"pixel_kernel<8, Forward<.*, BFloat16> >", 2, 1, 0),
     Expected("gated_activation", r"pixel_kernel<8, Backward<.*, BFloat16> >", 3, 2, 0),

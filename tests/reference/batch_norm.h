@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/base/half.h"
 #include "runtime/graph/ops/batch_norm.h"
 
 namespace lockstep::test {
@@ -47,17 +48,37 @@ inline double stored(double statistic) {
   return std::isinf(statistic) ? std::copysign(65504.0, statistic) : statistic;
 }
 
+// What the activation is given. op.x must not have been overwritten.
+inline double pre_activation_at(const graph::BatchNormForward<double>& op, int64_t i) {
+  const bool training = op.mean != nullptr;
+  const int64_t c = i % op.channels;
+  const double mean = training ? op.mean[c] : stored(op.running_mean[c]);
+  const double variance = training ? op.variance[c] : stored(op.running_variance[c]);
+  return (op.x[i] - mean) * rstd_of(variance, op.epsilon) * op.gamma[c] + op.beta[c] +
+         (op.delta != nullptr ? op.delta[i] : 0);
+}
+
+// As a tensor of the type stores it.
+inline double rounded(DType type, double value) {
+  const auto number = static_cast<float>(value);
+  switch (type) {
+    case DType::kBF16: return to_float(round_to<BFloat16>(number));
+    case DType::kF16: return to_float(round_to<Float16>(number));
+    default: return number;
+  }
+}
+
 inline void batch_norm_forward(const graph::BatchNormForward<double>& op) {
   const bool training = op.mean != nullptr;
   if (training && op.lanes > 0) combine_lanes(op);
   if (training && op.lanes == 0) find_statistics(op.rows, op.channels, op.x, op.mean, op.variance);
-  for (int64_t i = 0; i < op.rows * op.channels; ++i) {
-    const int64_t c = i % op.channels;
-    const double mean = training ? op.mean[c] : stored(op.running_mean[c]);
-    const double variance = training ? op.variance[c] : stored(op.running_variance[c]);
-    const double y = (op.x[i] - mean) * rstd_of(variance, op.epsilon) * op.gamma[c] + op.beta[c] +
-                     (op.delta != nullptr ? op.delta[i] : 0);
+  const int64_t n = op.rows * op.channels;
+  if (op.mask != nullptr) std::fill_n(op.mask, n / 8, uint8_t{0});
+  for (int64_t i = 0; i < n; ++i) {
+    const double y = pre_activation_at(op, i);
     op.y[i] = op.relu && y < 0 ? 0 : y;
+    if (op.mask != nullptr && rounded(op.call.input_dtype(graph::BatchNormIn::kX), y) > 0)
+      op.mask[i / 8] |= static_cast<uint8_t>(1 << i % 8);
   }
 }
 
@@ -71,10 +92,18 @@ inline double xhat_at(const graph::BatchNormGradientInputs<double>& in, int64_t 
 inline double activated_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
   return xhat_at(in, i) * in.gamma[i % in.channels] + in.beta[i % in.channels];
 }
-// What the activation passed of d_y.
+// The gradient of y. The sum of two is what an add would store.
+inline double d_y_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
+  if (in.d_y2 == nullptr) return in.d_y[i];
+  return rounded(in.call.input_dtype(graph::BatchNormBackwardIn::kDY), in.d_y[i] + in.d_y2[i]);
+}
+// What the activation passed of it.
 inline double passed_at(const graph::BatchNormGradientInputs<double>& in, int64_t i) {
-  const double y = !in.relu ? 1 : in.y != nullptr ? in.y[i] : activated_at(in, i);
-  return y > 0 ? in.d_y[i] : 0;
+  const bool passed = !in.relu             ? true
+                      : in.mask != nullptr ? (in.mask[i / 8] >> i % 8 & 1) != 0
+                      : in.y != nullptr    ? in.y[i] > 0
+                                           : activated_at(in, i) > 0;
+  return passed ? d_y_at(in, i) : 0;
 }
 
 // `lanes`: how often as many rows as these mean and variance are of.

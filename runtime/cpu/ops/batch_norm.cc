@@ -151,15 +151,27 @@ void run_running(const graph::BatchNormRunning<float>& op) {
   }
 }
 
+// There are no kernels for masks of bits.
+bool saves_no_mask(const graph::OpCall& call) {
+  return !call.has_output(graph::BatchNormOut::kMask);
+}
+bool reads_no_mask(const graph::OpCall& call) {
+  return !call.has_input(graph::BatchNormBackwardIn::kMask);
+}
+
 constexpr exec::Implementation kRows[] = {
-    native_row<run_forward<float>, run_forward<BFloat16>, workspace_bytes>(
+    native_row<run_forward<float>, run_forward<BFloat16>, workspace_bytes, saves_no_mask>(
         graph::OpKind::kBatchNorm, "simd"),
-    native_row<run_batch_norm_backward<float>, run_batch_norm_backward<BFloat16>, workspace_bytes>(
-        graph::OpKind::kBatchNormBackward, "simd"),
+    native_row<run_batch_norm_backward<float>,
+               run_batch_norm_backward<BFloat16>,
+               workspace_bytes,
+               reads_no_mask>(graph::OpKind::kBatchNormBackward, "simd"),
     native_row<run_statistics<float>, run_statistics<BFloat16>, workspace_bytes>(
         graph::OpKind::kBatchStatistics, "simd"),
-    native_row<run_batch_norm_sums<float>, run_batch_norm_sums<BFloat16>, workspace_bytes>(
-        graph::OpKind::kBatchNormSums, "simd"),
+    native_row<run_batch_norm_sums<float>,
+               run_batch_norm_sums<BFloat16>,
+               workspace_bytes,
+               reads_no_mask>(graph::OpKind::kBatchNormSums, "simd"),
     row<run_running>(graph::OpKind::kBatchNormRunning, "plain"),
     native_row<run_batch_norm_input_gradient<float>,
                run_batch_norm_input_gradient<BFloat16>,

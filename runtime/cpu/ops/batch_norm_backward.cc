@@ -17,6 +17,13 @@ namespace lockstep::cpu {
 // How to find which elements passed the activation (ReLU).
 enum class Mask { kAll, kFromInput, kFromOutput };
 
+// What the kernels' loops know at compile time: the mask, and whether d_y is a sum.
+template <Mask kTheMask, bool kIsSum>
+struct GradientKind {
+  static constexpr Mask kMask = kTheMask;
+  static constexpr bool kSum = kIsSum;
+};
+
 // What a kernel reads, and the rows that it writes: d_delta or d_x.
 template <typename T>
 struct GradientRows {
@@ -31,17 +38,31 @@ HWY_BEFORE_NAMESPACE();
 namespace lockstep::cpu {
 namespace HWY_NAMESPACE {
 
+// Calls body with the GradientKind.
+template <typename T, typename Body>
+HWY_INLINE void with_kind(const graph::BatchNormGradientInputs<T>& in, Mask mask, Body body) {
+  const auto with_mask = [&]<Mask kMask>() HWY_ATTR {
+    in.d_y2 != nullptr ? body(GradientKind<kMask, true>{}) : body(GradientKind<kMask, false>{});
+  };
+  switch (mask) {
+    case Mask::kAll: return with_mask.template operator()<Mask::kAll>();
+    case Mask::kFromInput: return with_mask.template operator()<Mask::kFromInput>();
+    case Mask::kFromOutput: return with_mask.template operator()<Mask::kFromOutput>();
+  }
+}
+
 // g and x - mean of one element of channel c.
 struct Passed {
   Vec g, centred;
 };
-template <Mask kMask, typename T, typename Access>
+template <Mask kMask, bool kSum, typename T, typename Access>
 HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<T>& in,
                          const BatchNormWorkspace& at,
                          int64_t i,
                          size_t c,
                          Access access) {
-  const Vec d_y = access.load(in.d_y + i);
+  Vec d_y = access.load(in.d_y + i);
+  if constexpr (kSum) d_y = as_stored<T>(hn::Add(d_y, access.load(in.d_y2 + i)));
   const Vec centred = hn::Sub(access.load(in.x + i), access.load(in.mean + c));
   if constexpr (kMask == Mask::kAll) {
     return {d_y, centred};
@@ -56,7 +77,7 @@ HWY_INLINE Passed passed(const graph::BatchNormGradientInputs<T>& in,
 }
 
 // Sums over rows [begin, end) of g and of g (x - mean); writes d_delta.
-template <Mask kMask, typename T>
+template <Mask kMask, bool kSum, typename T>
 void backward_sums_range(const graph::BatchNormGradientInputs<T>& in,
                          const BatchNormWorkspace& at,
                          T* d_delta,
@@ -73,7 +94,7 @@ void backward_sums_range(const graph::BatchNormGradientInputs<T>& in,
       Vec g[kTreeRows], centred[kTreeRows];
       for (int64_t k = 0; k < kTreeRows; ++k) {
         const int64_t i = (row + k) * channels + static_cast<int64_t>(c);
-        const Passed p = passed<kMask>(in, at, i, c, access);
+        const Passed p = passed<kMask, kSum>(in, at, i, c, access);
         g[k] = p.g;
         centred[k] = access.keep(p.centred);
         if (d_delta != nullptr) access.store(p.g, d_delta + i);
@@ -85,7 +106,7 @@ void backward_sums_range(const graph::BatchNormGradientInputs<T>& in,
   for (; row < end; ++row) {
     for_each_vector(channels, [&](size_t c, auto access) HWY_ATTR {
       const int64_t i = row * channels + static_cast<int64_t>(c);
-      const Passed p = passed<kMask>(in, at, i, c, access);
+      const Passed p = passed<kMask, kSum>(in, at, i, c, access);
       if (d_delta != nullptr) access.store(p.g, d_delta + i);
       access.store(hn::Add(access.load(sums + c), p.g), sums + c);
       access.store(hn::MulAdd(p.g, p.centred, access.load(products + c)), products + c);
@@ -100,20 +121,16 @@ void backward_sums_kernel(AnyStored<GradientRows> stored,
                           int64_t end,
                           float* sums,
                           float* products) {
-  stored.with([&](const auto& rows) HWY_ATTR {
+  stored.with([&]<typename T>(const GradientRows<T>& rows) HWY_ATTR {
     const auto& [in, d_delta] = rows;
-    switch (mask) {
-      case Mask::kAll:
-        return backward_sums_range<Mask::kAll>(in, at, d_delta, begin, end, sums, products);
-      case Mask::kFromInput:
-        return backward_sums_range<Mask::kFromInput>(in, at, d_delta, begin, end, sums, products);
-      case Mask::kFromOutput:
-        return backward_sums_range<Mask::kFromOutput>(in, at, d_delta, begin, end, sums, products);
-    }
+    with_kind(in, mask, [&](auto kind) HWY_ATTR {
+      using Kind = decltype(kind);
+      backward_sums_range<Kind::kMask, Kind::kSum>(in, at, d_delta, begin, end, sums, products);
+    });
   });
 }
 
-template <Mask kMask, int kRows, typename T>
+template <Mask kMask, bool kSum, int kRows, typename T>
 HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<T>& in,
                               const BatchNormWorkspace& at,
                               T* d_x,
@@ -123,21 +140,21 @@ HWY_INLINE void backward_rows(const graph::BatchNormGradientInputs<T>& in,
     const Vec slope = access.load(at.slope + c), offset = access.load(at.offset + c);
     for (int k = 0; k < kRows; ++k) {
       const int64_t i = (row + k) * in.channels + static_cast<int64_t>(c);
-      const Passed p = passed<kMask>(in, at, i, c, access);
+      const Passed p = passed<kMask, kSum>(in, at, i, c, access);
       access.store(hn::MulAdd(p.g, scale, hn::MulAdd(p.centred, slope, offset)), d_x + i);
     }
   });
 }
 
-template <Mask kMask, typename T>
+template <Mask kMask, bool kSum, typename T>
 void backward_range(const graph::BatchNormGradientInputs<T>& in,
                     const BatchNormWorkspace& at,
                     T* d_x,
                     int64_t begin,
                     int64_t end) {
   int64_t row = begin;
-  for (; row + 4 <= end; row += 4) backward_rows<kMask, 4>(in, at, d_x, row);
-  for (; row < end; ++row) backward_rows<kMask, 1>(in, at, d_x, row);
+  for (; row + 4 <= end; row += 4) backward_rows<kMask, kSum, 4>(in, at, d_x, row);
+  for (; row < end; ++row) backward_rows<kMask, kSum, 1>(in, at, d_x, row);
 }
 
 void backward_kernel(AnyStored<GradientRows> stored,
@@ -145,13 +162,12 @@ void backward_kernel(AnyStored<GradientRows> stored,
                      Mask mask,
                      int64_t begin,
                      int64_t end) {
-  stored.with([&](const auto& rows) HWY_ATTR {
+  stored.with([&]<typename T>(const GradientRows<T>& rows) HWY_ATTR {
     const auto& [in, d_x] = rows;
-    switch (mask) {
-      case Mask::kAll: return backward_range<Mask::kAll>(in, at, d_x, begin, end);
-      case Mask::kFromInput: return backward_range<Mask::kFromInput>(in, at, d_x, begin, end);
-      case Mask::kFromOutput: return backward_range<Mask::kFromOutput>(in, at, d_x, begin, end);
-    }
+    with_kind(in, mask, [&](auto kind) HWY_ATTR {
+      using Kind = decltype(kind);
+      backward_range<Kind::kMask, Kind::kSum>(in, at, d_x, begin, end);
+    });
   });
 }
 
@@ -263,10 +279,11 @@ void run_batch_norm_backward(const graph::OpCall& call) {
   const BatchNormWorkspace at(op.workspace, op.in.channels);
   find_scale(op.in, at);
   sum_rows(op.in, at, op.d_delta, op.parameters);
-  // d_delta is masked already; d_y and y may share its memory.
+  // d_delta is summed and masked already; d_y, d_y2 and y may share its memory.
   Inputs<T> rest = op.in;
   if (op.d_delta != nullptr) {
     rest.d_y = op.d_delta;
+    rest.d_y2 = nullptr;
     rest.relu = false;
   }
   compute_input_gradient(rest, at, op.in.rows, at.scratch, at.scratch + op.in.channels, op.d_x);

@@ -20,51 +20,40 @@ __global__ void __launch_bounds__(kTileThreads) statistics_kernel(
                means + static_cast<int64_t>(gridDim.x) * channels);
 }
 
-// Count, mean and sum of squared distances of some rows; Chan et al. 1979.
-struct Moments {
-  double count, mean, distances;
-  __device__ void take(const Moments& other) {
-    const double all = count + other.count;
-    if (other.count == 0) return;
-    const double apart = other.mean - mean;
-    mean += apart * (other.count / all);
-    distances += other.distances + apart * apart * (count * (other.count / all));
-    count = all;
-  }
-};
-
-// Threads (32, kGroups): x is the channel within the block's 32, y the group.
-__global__ void __launch_bounds__(kWarp* kGroups) combine_kernel(const float* partials,
-                                                                 int64_t blocks,
-                                                                 int64_t rows,
-                                                                 int64_t block_rows,
-                                                                 int64_t channels,
-                                                                 float* mean,
-                                                                 float* variance) {
-  __shared__ double parts[kGroups][3][kWarp];
-  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kWarp + threadIdx.x;
-  Moments moments{0, 0, 0};
+// Mean and variance of all rows, from the blocks' means and sums of squared distances from them.
+// With n rows in a block, and d its mean's distance from the first block's:
+//   mean = first + sum(n d) / rows, variance = (sum(distances + n d^2) - sum(n d)^2 / rows) / rows
+// In double, and the blocks' means are near each other, so that nothing cancels.
+// Threads (kFewChannels, kGroups): x is the channel within the block's, y the group.
+__global__ void __launch_bounds__(kFewChannels* kGroups) combine_kernel(const float* partials,
+                                                                        int64_t blocks,
+                                                                        int64_t rows,
+                                                                        int64_t block_rows,
+                                                                        int64_t channels,
+                                                                        float* mean,
+                                                                        float* variance) {
+  const int64_t channel = static_cast<int64_t>(blockIdx.x) * kFewChannels + threadIdx.x;
+  double sums[2] = {};  // of n d; of distances + n d^2
+  double first = 0;
   if (channel < channels) {
-    for (int64_t block = threadIdx.y; block < blocks; block += kGroups) {
+    first = partials[channel];
+    for_blocks(partials, blocks, channels, channel, [&](int64_t block, float at, float distances) {
       const int64_t left = rows - block * block_rows;
-      const float* const at = partials + block * channels + channel;
-      moments.take({static_cast<double>(left < block_rows ? left : block_rows),
-                    at[0],
-                    at[blocks * channels]});
-    }
+      const auto n = static_cast<double>(left < block_rows ? left : block_rows);
+      const double d = at - first;
+      sums[0] += n * d;
+      sums[1] += distances + n * d * d;
+    });
   }
-  parts[threadIdx.y][0][threadIdx.x] = moments.count;
-  parts[threadIdx.y][1][threadIdx.x] = moments.mean;
-  parts[threadIdx.y][2][threadIdx.x] = moments.distances;
-  __syncthreads();
+  add_up_groups(sums);
   if (threadIdx.y > 0 || channel >= channels) return;
-  for (int group = 1; group < kGroups; ++group)
-    moments.take(
-        {parts[group][0][threadIdx.x], parts[group][1][threadIdx.x], parts[group][2][threadIdx.x]});
-  mean[channel] = static_cast<float>(moments.mean);
-  variance[channel] = static_cast<float>(moments.distances / static_cast<double>(rows));
+  const auto all = static_cast<double>(rows);
+  const double apart = sums[0] / all, distances = sums[1] - sums[0] * apart;
+  mean[channel] = static_cast<float>(first + apart);
+  variance[channel] = distances < 0 ? 0 : static_cast<float>(distances / all);
 }
 
+// With a mask, N is 8: a thread writes the byte of its elements.
 template <typename T, typename S, int N>
 __global__ void __launch_bounds__(kTileThreads) forward_kernel(graph::BatchNormForward<T> op,
                                                                const S* mean,
@@ -74,19 +63,40 @@ __global__ void __launch_bounds__(kTileThreads) forward_kernel(graph::BatchNormF
   const TilePosition<N> position(width, block_rows, op.rows);
   if (position.channel >= op.channels) return;
   const Channels<N> channels(op, mean, variance, position.channel);
-  for (int64_t row = position.begin; row < position.end; row += position.step) {
-    const int64_t at = row * op.channels + position.channel;
-    float values[N], delta[N] = {};
-    load(op.x + at, values);
-    if (op.delta != nullptr) load(op.delta + at, delta);
+  for_rows<2>(position, [&](int64_t row, auto count) {
+    float values[count][N], delta[count][N] = {};
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      values[i] = channels.normalise(i, values[i]) + delta[i];
-      // Propagates NaN, as the CPU does.
-      if (op.relu && values[i] < 0) values[i] = 0;
+    for (int k = 0; k < count; ++k) {
+      const int64_t at = (row + k * position.step) * op.channels + position.channel;
+      load(op.x + at, values[k]);
+      if (op.delta != nullptr) load(op.delta + at, delta[k]);
     }
-    store(values, op.y + at);
-  }
+#pragma unroll
+    for (int k = 0; k < count; ++k) {
+      const int64_t at = (row + k * position.step) * op.channels + position.channel;
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        float& y = values[k][i];
+        y = channels.normalise(i, y) + delta[k][i];
+        // Propagates NaN, as the CPU does.
+        if (op.relu && y < 0) y = 0;
+      }
+      store(values[k], op.y + at);
+      if constexpr (N == kMaskBits) {
+        if (op.mask != nullptr) op.mask[at / kMaskBits] = bits_above_zero<T>(values[k]);
+      }
+    }
+  });
+}
+
+// One thread per byte of the mask.
+template <typename T>
+__global__ void __launch_bounds__(kTileThreads) mask_kernel(const T* y, int64_t n, uint8_t* mask) {
+  const int64_t byte = static_cast<int64_t>(blockIdx.x) * kTileThreads + threadIdx.x;
+  if (byte >= n / kMaskBits) return;
+  float values[kMaskBits];
+  for (int i = 0; i < kMaskBits; ++i) values[i] = to_float(y[byte * kMaskBits + i]);
+  mask[byte] = bits_above_zero<T>(values);
 }
 
 // One thread per channel.
@@ -114,10 +124,12 @@ void start_statistics(const T* x,
                       float* mean,
                       float* variance,
                       float* workspace,
-                      Stream stream) {
+                      const LaunchContext& context) {
+  const Stream stream = context.stream;
   with_vectors<T>(is_vectorizable<T>(channels, {x}), [&](auto n) {
     constexpr int N = decltype(n)::value;
-    const RowTiles tiles = batch_norm_tiles(rows, channels, N);
+    const RowTiles tiles =
+        batch_norm_tiles(rows, channels, N, context.multiprocessors, kBatchStatisticsBlocks);
     launch({grid_of(tiles), kTileThreads, stream},
            statistics_kernel<T, N>,
            x,
@@ -126,7 +138,7 @@ void start_statistics(const T* x,
            tiles.width,
            tiles.block_rows,
            workspace);
-    launch({blocks_for(channels, kWarp), {kWarp, kGroups, 1}, stream},
+    launch({blocks_for(channels, kFewChannels), {kFewChannels, kGroups, 1}, stream},
            combine_kernel,
            workspace,
            tiles.row_blocks,
@@ -145,7 +157,7 @@ void start_forward(const graph::BatchNormForward<T>& op,
                    Stream stream) {
   const bool vectors = is_vectorizable<T>(op.channels, {op.x, op.delta, op.gamma, op.beta, op.y}) &&
                        all_aligned({mean, variance});
-  with_vectors<T>(vectors, [&](auto n) {
+  const auto start = [&](auto n) {
     constexpr int N = decltype(n)::value;
     const RowTiles tiles = row_tiles(op.rows, op.channels, N, kWrittenRows);
     launch({grid_of(tiles), kTileThreads, stream},
@@ -155,7 +167,16 @@ void start_forward(const graph::BatchNormForward<T>& op,
            variance,
            tiles.width,
            tiles.block_rows);
-  });
+  };
+  if (op.mask == nullptr) return with_vectors<T>(vectors, start);
+  if (vectors) return start(std::integral_constant<int, kMaskBits>());
+  with_vectors<T>(false, start);
+  const int64_t n = op.rows * op.channels;
+  launch({blocks_for(n / kMaskBits, kTileThreads), kTileThreads, stream},
+         mask_kernel<T>,
+         op.y,
+         n,
+         op.mask);
 }
 
 // In evaluation, the running statistics are read from the stored parameters. If these are 16-bit,
@@ -173,7 +194,8 @@ void run_forward(const graph::OpCall& call) {
              op.mean,
              op.variance);
     } else {
-      start_statistics(op.x, op.rows, op.channels, op.mean, op.variance, op.workspace, stream);
+      start_statistics(
+          op.x, op.rows, op.channels, op.mean, op.variance, op.workspace, context_of(call));
     }
     start_forward(op, op.mean, op.variance, stream);
   });
@@ -187,7 +209,7 @@ void run_statistics(const graph::OpCall& call) {
                      op.statistics,
                      op.statistics + op.channels,
                      op.workspace,
-                     stream_of(call));
+                     context_of(call));
   });
 }
 
@@ -211,12 +233,14 @@ void run_running(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kRows[] = {
-    exec::row<run_forward, batch_norm_workspace>(graph::OpKind::kBatchNorm, "native"),
-    exec::row<run_batch_norm_backward, batch_norm_workspace>(graph::OpKind::kBatchNormBackward,
-                                                             "native"),
-    exec::row<run_statistics, batch_norm_workspace>(graph::OpKind::kBatchStatistics, "native"),
+    exec::row<run_forward, batch_statistics_workspace>(graph::OpKind::kBatchNorm, "native"),
+    exec::row<run_batch_norm_backward, batch_norm_sums_workspace>(graph::OpKind::kBatchNormBackward,
+                                                                  "native"),
+    exec::row<run_statistics, batch_statistics_workspace>(graph::OpKind::kBatchStatistics,
+                                                          "native"),
     exec::row<run_running>(graph::OpKind::kBatchNormRunning, "native"),
-    exec::row<run_batch_norm_sums, batch_norm_workspace>(graph::OpKind::kBatchNormSums, "native"),
+    exec::row<run_batch_norm_sums, batch_norm_sums_workspace>(graph::OpKind::kBatchNormSums,
+                                                              "native"),
     exec::row<run_batch_norm_input_gradient, batch_norm_input_gradient_workspace>(
         graph::OpKind::kBatchNormInputGradient, "native"),
 };

@@ -46,19 +46,27 @@ inline size_t qk_norm_backward_workspace(const graph::QkNormBackward<float>& op)
 
 // ---- Batches ----
 
-inline RowTiles batch_norm_tiles(int64_t rows, int64_t channels, int n) {
+// Blocks that a multiprocessor has room for, by their registers: of sums over the rows of x, and over
+// those of x and its gradients.
+inline constexpr int kBatchStatisticsBlocks = 4, kBatchNormSumsBlocks = 2;
+
+inline RowTiles batch_norm_tiles(
+    int64_t rows, int64_t channels, int n, int multiprocessors, int blocks) {
   constexpr int64_t kSummedRows = 8;  // min rows per thread
-  constexpr int64_t kMaxBlocks = 1024;
-  return row_tiles(rows, channels, n, kSummedRows, kMaxBlocks);
+  return row_tiles(rows, channels, n, kSummedRows, wave_of_blocks(multiprocessors, blocks));
 }
 
 // The workspace for two sums over the rows of x or d_y, the first input, for each channel.
-inline size_t batch_norm_workspace(const graph::OpCall& call) {
+template <int kBlocks>
+size_t batch_norm_workspace(const graph::OpCall& call) {
   const Shape& x = call.input_shape(graph::InputName::at(0));
-  const int64_t blocks =
-      max_row_blocks([&](int n) { return batch_norm_tiles(x.rows(), x.columns(), n); });
+  const int64_t blocks = max_row_blocks([&](int n) {
+    return batch_norm_tiles(x.rows(), x.columns(), n, kMaxMultiprocessors, kBlocks);
+  });
   return static_cast<size_t>(2 * blocks * x.columns()) * sizeof(float);
 }
+inline constexpr auto batch_statistics_workspace = batch_norm_workspace<kBatchStatisticsBlocks>;
+inline constexpr auto batch_norm_sums_workspace = batch_norm_workspace<kBatchNormSumsBlocks>;
 
 inline size_t batch_norm_input_gradient_workspace(const graph::BatchNormInputGradient<float>& op) {
   return 2 * static_cast<size_t>(op.in.channels) * sizeof(float);

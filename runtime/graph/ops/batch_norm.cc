@@ -68,7 +68,7 @@ void append_synchronised(GradientBuilder& builder,
   }
   BatchNormAttributes attributes = op.as<BatchNormAttributes>();
   if (d_delta != kNoTensor) attributes.activation = Activation::kNone;
-  inputs.push_back(all);
+  inputs[BatchNormBackwardIn::kAllSums] = all;
   builder.append({OpKind::kBatchNormInputGradient, op.name, std::move(inputs), {d_x}, attributes});
 }
 
@@ -103,12 +103,15 @@ OpInputs batch_norm_gradient(GradientBuilder& builder, const Op& op, const OpOut
       unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningMean]),
       unshared_gradient(builder, op, op.inputs[BatchNormIn::kRunningVariance])};
   OpInputs inputs = {d_y,
+                     kNoTensor,
                      delta != kNoTensor && masked ? op.outputs[BatchNormOut::kY] : kNoTensor,
+                     kNoTensor,
                      x,
                      gamma,
                      beta,
                      op.outputs[BatchNormOut::kMean],
-                     op.outputs[BatchNormOut::kVariance]};
+                     op.outputs[BatchNormOut::kVariance],
+                     kNoTensor};
   if (op.as<BatchNormAttributes>().synchronised) {
     append_synchronised(builder, op, std::move(inputs), outputs);
   } else {
@@ -138,12 +141,15 @@ const OpSchema kBatchNormBackwardSchema = {
     elementwise_flops<12>,
     {{BatchNormBackwardOut::kDX, BatchNormBackwardIn::kX},
      {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY},
+     {BatchNormBackwardOut::kDX, BatchNormBackwardIn::kDY2},
      {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
+     {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY2},
      {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
 const OpSchema kBatchStatisticsSchema = {nullptr, elementwise_flops<3>, {}};
 const OpSchema kBatchNormSumsSchema = {nullptr,
                                        elementwise_flops<6>,
                                        {{BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY},
+                                        {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kDY2},
                                         {BatchNormBackwardOut::kDDelta, BatchNormBackwardIn::kY}}};
 const OpSchema kBatchNormRunningSchema = {nullptr, elementwise_flops<1>, {}};
 const OpSchema kBatchNormInputGradientSchema = {

@@ -34,11 +34,21 @@ enum class BatchNormIn : InputIndex {
   kRunningVariance,
   kLaneStatistics  // (L, 2, C) f32 of all lanes, or none
 };
-enum class BatchNormOut : OutputIndex { kY, kMean, kVariance };  // in training all, (C) f32 each
+enum class BatchNormOut : OutputIndex {
+  kY,
+  kMean,      // (C) f32 in training, otherwise none
+  kVariance,  // likewise
+  kMask       // (..., C / 8) u8 or none: see save_relu_masks() in fusion.h
+};
 // Of batch_norm_backward, batch_norm_sums and batch_norm_input_gradient.
 enum class BatchNormBackwardIn : InputIndex {
   kDY,
-  kY,  // if there are both delta and an activation; otherwise x gives what the activation passed
+  // or none; d_y is the sum of both, rounded to their type. Made by fuse_gradient_sums().
+  kDY2,
+  // What the activation passed, if there are both delta and an activation: y, or the mask.
+  // Otherwise x determines it.
+  kY,
+  kMask,
   kX,
   kGamma,
   kBeta,
@@ -49,7 +59,8 @@ enum class BatchNormBackwardIn : InputIndex {
 enum class BatchNormBackwardOut : OutputIndex {
   kDX,
   kSums = kDX,  // batch_norm_sums: (2, C) f32
-  kDDelta,      // or none: without delta, or without activation, as it is d_y then
+  // or none: without delta, or without activation, as it is d_y then, unless d_y is a sum
+  kDDelta,
   kDGamma,
   kDBeta,
   kDRunningMean,
@@ -114,6 +125,8 @@ struct BatchNormForward {
   Wide<T>* mean = call.output<Wide<T>>(BatchNormOut::kMean);  // (channels); null outside training
   // (channels); null outside training
   Wide<T>* variance = call.output<Wide<T>>(BatchNormOut::kVariance);
+  // (rows, channels / 8) or null: bit i % 8 of byte i / 8 is set if element i of y is above 0
+  uint8_t* mask = call.output<uint8_t>(BatchNormOut::kMask);
   Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
 };
 
@@ -125,9 +138,12 @@ struct BatchNormGradientInputs {
   int64_t channels = call.input_shape(BatchNormBackwardIn::kX).columns();
   float epsilon = call.attributes<BatchNormAttributes>().epsilon;
   bool relu = call.attributes<BatchNormAttributes>().activation == Activation::kRelu;
-  const T* d_y = call.input<T>(BatchNormBackwardIn::kDY);  // (rows, channels)
-  // (rows, channels); null: x determines what the activation passed
+  const T* d_y = call.input<T>(BatchNormBackwardIn::kDY);    // (rows, channels)
+  const T* d_y2 = call.input<T>(BatchNormBackwardIn::kDY2);  // (rows, channels) or null
+  // (rows, channels) and (rows, channels / 8); if both are null, x determines what the activation
+  // passed
   const T* y = call.input<T>(BatchNormBackwardIn::kY);
+  const uint8_t* mask = call.input<uint8_t>(BatchNormBackwardIn::kMask);
   const T* x = call.input<T>(BatchNormBackwardIn::kX);                    // (rows, channels)
   const T* gamma = call.input<T>(BatchNormBackwardIn::kGamma);            // (channels)
   const T* beta = call.input<T>(BatchNormBackwardIn::kBeta);              // (channels)
@@ -149,8 +165,9 @@ template <typename T>
 struct BatchNormBackward {
   const OpCall& call = OpCall::none();
   BatchNormGradientInputs<T> in = {call};
-  T* d_x = call.output<T>(BatchNormBackwardOut::kDX);  // (rows, channels). May be x or d_y
-  // (rows, channels) or null. May be d_y or y
+  // (rows, channels). May be x, d_y or d_y2
+  T* d_x = call.output<T>(BatchNormBackwardOut::kDX);
+  // (rows, channels) or null. May be d_y, d_y2 or y
   T* d_delta = call.output<T>(BatchNormBackwardOut::kDDelta);
   BatchNormParameterGradients<T> parameters = {call};
   Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
@@ -188,7 +205,7 @@ struct BatchNormSums {
   int64_t lanes = call.attributes<BatchNormAttributes>().lanes;
   // (2, channels) over this lane's rows: of g, of g xhat
   Wide<T>* sums = call.output<Wide<T>>(BatchNormBackwardOut::kSums);
-  // (rows, channels) or null. May be d_y or y
+  // (rows, channels) or null. May be d_y, d_y2 or y
   T* d_delta = call.output<T>(BatchNormBackwardOut::kDDelta);
   BatchNormParameterGradients<T> parameters = {call};
   Wide<T>* workspace = call.workspace<Wide<T>>();  // as the implementation needs
@@ -197,7 +214,7 @@ struct BatchNormSums {
 template <typename T>
 struct BatchNormInputGradient {
   const OpCall& call = OpCall::none();
-  // if there is a d_delta, it is d_y here, and relu and y are not set
+  // if there is a d_delta, it is d_y here, and relu, d_y2, y and mask are not set
   BatchNormGradientInputs<T> in = {call};
   int64_t lanes = call.input_shape(BatchNormBackwardIn::kAllSums)[0];
   // (lanes, 2, channels)

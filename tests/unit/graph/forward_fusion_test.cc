@@ -12,6 +12,7 @@
 #include "runtime/graph/builder.h"
 #include "runtime/graph/ops/activation.h"
 #include "runtime/graph/ops/add.h"
+#include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/concat.h"
 #include "runtime/graph/ops/linear.h"
 #include "runtime/graph/ops/pointwise.h"
@@ -42,6 +43,18 @@ class ForwardFusion : public ::testing::Test {
     return ops::layer_norm(
                builder_, name, x, kNoTensor, parameter(name + ".g", {columns}), kNoTensor)
         .second;
+  }
+  TensorId batch_norm(const std::string& name, TensorId x) {
+    const Shape channels = {builder_.shape(x).columns()};
+    return ops::batch_norm(builder_,
+                           name,
+                           x,
+                           kNoTensor,
+                           {parameter(name + ".g", channels),
+                            parameter(name + ".b", channels),
+                            builder_.running_statistic(name + ".mean", channels, 0, 0.1f),
+                            builder_.running_statistic(name + ".variance", channels, 1, 0.1f)},
+                           {});
   }
   // Of the graph that ends in a loss of y.
   std::vector<OpKind> fused(TensorId y) {
@@ -92,6 +105,43 @@ TEST_F(ForwardFusion, ASumIsComputedByTheNormThatReadsItFirst) {
   EXPECT_EQ(op.inputs[RowNormIn::kX], a);
   EXPECT_EQ(op.inputs[RowNormIn::kDelta], b);
   EXPECT_EQ(op.outputs[RowNormOut::kSum], sum);
+}
+
+// A residual block that is written layer by layer, whose shortcut is made after its branch.
+TEST_F(ForwardFusion, AResidualBlocksNormAddsItsShortcut) {
+  const TensorId branch = batch_norm("branch", linear("a", x_, 6));
+  const TensorId shortcut = batch_norm("shortcut", linear("b", x_, 6));
+  const TensorId sum = ops::add(builder_, "sum", branch, shortcut);
+  EXPECT_EQ(fused(ops::activation(builder_, "relu", sum, Activation::kRelu)),
+            (std::vector{OpKind::kLinear,
+                         OpKind::kLinear,
+                         OpKind::kBatchNorm,
+                         OpKind::kBatchNorm,
+                         OpKind::kMeanSquaredError}));
+  const Op &inner = graph_.ops[2], &last = graph_.ops[3];
+  EXPECT_EQ(inner.name, "shortcut");
+  EXPECT_EQ(last.name, "branch");
+  EXPECT_EQ(last.inputs[BatchNormIn::kDelta], inner.outputs[BatchNormOut::kY]);
+  EXPECT_EQ(last.as<BatchNormAttributes>().activation, Activation::kRelu);
+  EXPECT_EQ(inner.as<BatchNormAttributes>().activation, Activation::kNone);
+}
+
+TEST_F(ForwardFusion, ANormThatOthersReadAddsNothing) {
+  const TensorId a = linear("a", x_, 6), normed = batch_norm("norm", a);
+  const TensorId sum = ops::add(builder_, "sum", normed, a);
+  fused(ops::add(builder_, "again", sum, normed));
+  EXPECT_EQ(std::ranges::count(kinds(graph_), OpKind::kAdd), 2);
+  EXPECT_EQ(graph_.ops[1].inputs[BatchNormIn::kDelta], kNoTensor);
+}
+
+// An activation of which the backward pass of a norm knows nothing, or one of two.
+TEST_F(ForwardFusion, OtherActivationsOfANormStay) {
+  const TensorId a = batch_norm("a", x_), b = batch_norm("b", x_);
+  const TensorId silu = ops::activation(builder_, "silu", a, Activation::kSilu);
+  TensorId relu = ops::activation(builder_, "relu", b, Activation::kRelu);
+  relu = ops::activation(builder_, "relu6", relu, Activation::kRelu6);
+  fused(ops::add(builder_, "sum", silu, relu));
+  EXPECT_EQ(std::ranges::count(kinds(graph_), OpKind::kActivation), 2);
 }
 
 TEST_F(ForwardFusion, ASumThatIsReadBeforeTheNormStays) {
