@@ -20,9 +20,10 @@
 
 namespace lockstep::cuda {
 
-// In place of an algorithm: the library has none, or separate kernels are faster than one that also
-// applies an epilogue.
-inline constexpr const char *kNoAlgorithm = "none", *kSeparateKernels = "separate";
+// In place of an algorithm: the library has none; separate kernels are faster than one that also
+// applies an epilogue; the library's first, because it makes none again from its attributes.
+inline constexpr const char *kNoAlgorithm = "none", *kSeparateKernels = "separate",
+                            *kFirstAlgorithm = "first";
 
 // A request as text, such as "product m=4096 n=2304 k=768".
 class RequestText {
@@ -42,7 +43,7 @@ class AlgorithmChoices {
   // What the choices are for: {"gpu", "NVIDIA H100 80GB HBM3"}, ... No name or value is empty.
   using Facts = std::vector<std::pair<std::string, std::string>>;
   struct Choice {
-    std::string algorithm;  // or kNoAlgorithm, kSeparateKernels
+    std::string algorithm;  // or one of the words above
     std::string comment = {};
     int line = 0;  // in the file
   };

@@ -183,6 +183,15 @@ def epilogues(trial, config):
                 "a fused epilogue is used if it is the faster", "\n".join(lines))
 
 
+def without_attributes(trial, config):
+    """A library that makes no algorithm from attributes: its first stays, and the file says so."""
+    file = trial.folder / "first.txt"
+    plain = trial.train(config, *CUDA)
+    tuned = trial.train(config, *CUDA, *tune(file), environment={"FAKE_CUBLASLT_MAKES_NONE": "1"})
+    trial.check(tuned["weights_hash"] == plain["weights_hash"] and " -> first " in file.read_text(),
+                "algorithms that cannot be made again: the library's first", file.read_text())
+
+
 def convolutions(trial, config):
     file = trial.folder / "convolutions.txt"
     plain = trial.train(config, *CUDA)
@@ -208,7 +217,7 @@ def main(program):
             configs[name].write_text(text)
         parts = [(convolutions, configs["resnet"]), (same_bits, "gpt", configs["gpt"]),
                  (resumed, configs["mlp"]), (bad_files, configs["mlp"]),
-                 (epilogues, configs["mlp"])]
+                 (epilogues, configs["mlp"]), (without_attributes, configs["mlp"])]
         lockstep_run.at_once([functools.partial(part, trial, *rest) for part, *rest in parts])
         return 1 if trial.failures else 0
 

@@ -6,6 +6,7 @@
 // FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES, words separated by commas:
 // 11x9, no product with so many rows and columns; one, none with a single row or column; the name
 // of an epilogue, such as DGELU; all. FAKE_CUBLASLT_VERSION, what it says of itself.
+// FAKE_CUBLASLT_MAKES_NONE, no algorithm is made from attributes.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -372,7 +373,8 @@ cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t,
                                       cudaDataType_t d,
                                       int id,
                                       cublasLtMatmulAlgo_t* algorithm) {
-  if (scale != CUDA_R_32F || a != b || c != d) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (scale != CUDA_R_32F || a != b || c != d || std::getenv("FAKE_CUBLASLT_MAKES_NONE") != nullptr)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto has_id = [&](const Attributes& of) { return of.id == static_cast<uint32_t>(id); };
   if (std::ranges::none_of(lockstep::fibers::kAlgorithms, has_id))
     return CUBLAS_STATUS_INVALID_VALUE;

@@ -112,7 +112,7 @@ def tuning(machine, report):
     """GPT-2 124M in BF16 with timed algorithms (execution.tune): the same weights again with the
     file, and tokens/s beside those of the libraries' first algorithms."""
     what = "GPT-2 124M bf16, 8 lanes"
-    text = configs.gpt2("124M", 12)
+    text = configs.gpt2("124M", 8)
     file = machine.work / "algorithms.txt"
     tune = ("--set", f"execution.tune={file}")
     runs, rates = {}, {}

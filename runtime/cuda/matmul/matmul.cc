@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/cuda/algorithm_choices.h"
 #include "runtime/cuda/matmul/algorithm_text.h"
 
 namespace lockstep::cuda {
@@ -173,7 +174,9 @@ struct Matmul::Planned {
                    const Product& product,
                    int max,
                    std::vector<cublasLtMatmulAlgo_t>& algorithms) const;
-  // Sets the algorithm of a text. Returns why it cannot run the product, or an empty string.
+  // Sets the first of these, or the algorithm of a text. Returns why it cannot run the product, or
+  // an empty string.
+  std::string set_first(cublasLtHandle_t handle, const Product& product);
   std::string set(cublasLtHandle_t handle, const Product& product, const std::string& text);
 
   Description description;
@@ -232,6 +235,13 @@ std::string Matmul::Planned::find(cublasLtHandle_t handle,
   return algorithms.empty() ? "its heuristic finds none" : "";
 }
 
+std::string Matmul::Planned::set_first(cublasLtHandle_t handle, const Product& product) {
+  std::vector<cublasLtMatmulAlgo_t> first;
+  std::string refusal = find(handle, product, 1, first);
+  if (refusal.empty()) algorithm = first[0];
+  return refusal;
+}
+
 std::string Matmul::Planned::set(cublasLtHandle_t handle,
                                  const Product& product,
                                  const std::string& text) {
@@ -249,7 +259,6 @@ std::string Matmul::Planned::set(cublasLtHandle_t handle,
                        result.workspaceSize,
                        kWorkspaceBytes);
   algorithm = made;
-  is_chosen = true;
   return "";
 }
 
@@ -273,9 +282,7 @@ Matmul::Planned& Matmul::plan(const Product& product) {
   if (choose_) {
     planned.why_not = choose_(*this, product);
   } else {
-    std::vector<cublasLtMatmulAlgo_t> first;
-    planned.why_not = planned.find(library_->handle, product, 1, first);
-    if (planned.why_not.empty()) planned.algorithm = first[0];
+    planned.why_not = planned.set_first(library_->handle, product);
   }
   planned.is_chosen = true;
   return planned;
@@ -294,7 +301,12 @@ std::vector<std::string> Matmul::offers(const Product& product, std::string& why
 }
 
 std::string Matmul::use(const Product& product, const std::string& algorithm) {
-  return described(product).set(library_->handle, product, algorithm);
+  Planned& planned = described(product);
+  std::string refusal = algorithm == kFirstAlgorithm
+                            ? planned.set_first(library_->handle, product)
+                            : planned.set(library_->handle, product, algorithm);
+  if (refusal.empty()) planned.is_chosen = true;
+  return refusal;
 }
 
 const std::string& Matmul::why_not(const Product& product) { return plan(product).why_not; }

@@ -81,8 +81,8 @@ class Matmul {
   // the fastest by its estimate first; none if the product is not supported, and then `why_not` has
   // the reason. Not during a capture.
   std::vector<std::string> offers(const Product& product, std::string& why_not);
-  // Runs the product by this algorithm from here on. Returns why cuBLASLt refuses it for the
-  // product, or an empty string. Not during a capture.
+  // Runs the product by this algorithm, or kFirstAlgorithm, from here on. Returns why cuBLASLt
+  // refuses it for the product, or an empty string. Not during a capture.
   std::string use(const Product& product, const std::string& algorithm);
 
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
