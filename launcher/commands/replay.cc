@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "collectives/agree/agreement.h"
+#include "launcher/bench/choose_algorithms.h"
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/ranks/rank_context.h"
@@ -133,7 +134,7 @@ void require_formats(const ExecutionConfig& execution,
 // Warns if the run's last start was on a device whose bits are others.
 void warn_of_other_device(const std::filesystem::path& folder,
                           const exec::Device& device,
-                          const ExecutionConfig& execution) {
+                          const std::string& now) {
   try {
     const Json environment =
         Json::parse(read_file(folder / "environment.json", kMaxEnvironmentBytes));
@@ -145,7 +146,6 @@ void warn_of_other_device(const std::filesystem::path& folder,
           gpu ? "GPUs" : "CPUs",
           gpu ? "cuda" : "cpu");
     const Json* then = environment.at("libraries").find(gpu ? "gpu" : "cpu");
-    const std::string now = device.bits(run::compute_type(execution.precision));
     const std::string choice = device.choice_of_bits();
     if (then == nullptr || then->get<std::string>() == now) return;
     log_warn("{}: was computed with {}, and now with {}, whose bits are others{}",
@@ -175,7 +175,8 @@ class Replay {
       require_formats(opened_.config.execution, device->ops(), options_.folder);
     });
     if (session_.communicator().rank() == 0)
-      warn_of_other_device(options_.folder, *device, opened_.config.execution);
+      warn_of_other_device(
+          options_.folder, *device, bits_of_run(*device, opened_.config.execution, algorithms_));
     run::check_same_config(session_.communicator(), opened_.config);
     RankContext rank(
         session_, options_.common, std::move(device), opened_.config.comm, run::RunPurpose::kTrain);
@@ -197,6 +198,7 @@ class Replay {
       rank.require_memory(prepared);
     });
     run::check_same_data(communicator, prepared.data->summary);
+    rank.device.use_algorithms(algorithms_);
     rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);
     collectives::run_on_all(communicator, [&] { rank.require_memory(prepared); });
     if (rank.node != nullptr) train::allocate_shared(*rank.node, prepared.plan);
@@ -224,6 +226,7 @@ class Replay {
     common.run_dir = folder / "replay";                  // nothing is written there
     common.set.emplace_back("comm.tune_buckets=false");  // which changes no bit
     opened_ = read_config(common);
+    if (!opened_.config.execution.tune.empty()) algorithms_ = recorded_algorithms(folder);
     checkpoint_ = checkpoint_before(folder, options_.step);
     if (!checkpoint_.empty()) state_ = checkpoint::read_state(checkpoint_);
     const auto older = state_ ? with_recorded_parameters(opened_, *state_) : std::nullopt;
@@ -290,6 +293,7 @@ class Replay {
   Session& session_;
   const ReplayOptions& options_;
   run::OpenedConfig opened_;
+  exec::AlgorithmFile algorithms_;  // with execution.tune
   std::string checkpoint_;
   std::optional<checkpoint::CheckpointState> state_;  // of the checkpoint
   int64_t first_ = 0;                                 // completed steps that it begins with

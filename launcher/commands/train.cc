@@ -9,6 +9,7 @@
 #include "collectives/agree/agreement.h"
 #include "collectives/agree/link_rate.h"
 #include "launcher/bench/bf16x3_advice.h"
+#include "launcher/bench/choose_algorithms.h"
 #include "launcher/bench/tune_buckets.h"
 #include "launcher/command_line/results.h"
 #include "launcher/command_line/train_options.h"
@@ -219,7 +220,7 @@ train::RunContext open_device(RankContext& rank,
                                               shares_memory ? rank.node.get() : nullptr,
                                               folder);
   context.monitor = rank.device.device().monitor();
-  context.bits = rank.device.device().bits(run::compute_type(context.config.execution.precision));
+  context.bits = rank.device.bits(context.config);
   context.choice_of_bits = rank.device.device().choice_of_bits();
   return context;
 }
@@ -293,6 +294,8 @@ ExitCode train(Session& session, TrainOptions options) {
   std::optional<train::RunContext> context;
   std::unique_ptr<train::Trainer> trainer;
   watch.start([&] {
+    if (!prepared.config.execution.tune.empty())
+      rank.device.use_algorithms(choose_algorithms(rank, prepared, options.resume));
     prepared = tune_buckets(rank, prepared, options.resume);
     context.emplace(open_device(rank, prepared, choices, folder.get()));
     if (server) context->page = &server->page();
@@ -301,8 +304,12 @@ ExitCode train(Session& session, TrainOptions options) {
                             [&] { trainer = std::make_unique<train::Trainer>(*context); });
     trainer->start(options.resume, options.allowed_changes);
   });
-  describe_run(
-      session, prepared.recorded, prepared.plan.memory, rank.device.device(), folder.get());
+  describe_run(session,
+               prepared.recorded,
+               prepared.plan.memory,
+               rank.device.device(),
+               rank.device.bits(prepared.recorded),
+               folder.get());
   log_in_background();
   const train::TrainResult result = trainer->run(options.max_steps);
   report_result(result, *context, forecast, options.common.json);
@@ -323,7 +330,9 @@ CommandSpec train_command() {
       "on; on SIGTERM and Ctrl-C mpirun kills the ranks itself after a few seconds, and its exit\n"
       "code is its own.\n"
       "With comm.tune_buckets: true a new run of several ranks first times some steps with each "
-      "of\nseveral sizes of buckets, and takes the fastest.";
+      "of\nseveral sizes of buckets, and takes the fastest.\n"
+      "With execution.tune: FILE a run on GPUs takes the algorithms of cuBLASLt and cuDNN that\n"
+      "FILE names; if FILE does not exist, rank 0 first times them and writes it.";
   command.run = [options](Session& session) { return train(session, *options); };
   return command;
 }

@@ -27,6 +27,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/operation_marks.h"
 #include "runtime/cuda/planned_ops.h"
+#include "runtime/cuda/time_algorithms.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -155,13 +156,13 @@ class GpuDevice final : public exec::Device {
   }
   std::unique_ptr<exec::Backend> make_backend(const exec::BackendRequest& request) override {
     use();
-    return cuda::make_backend({.device = gpu_.ordinal,
-                               .capability = gpu_.capability,
-                               .multiprocessors = gpu_.multiprocessors,
-                               .compute = request.compute,
-                               .tf32 = request.tf32,
-                               .record_graphs = request.record_repeated_work,
-                               .peak_flops = peak_flops(request)});
+    return cuda::make_backend(options_of(request));
+  }
+  std::string time_algorithms(const exec::BackendRequest& request,
+                              std::span<const graph::Graph* const> graphs,
+                              const std::function<void()>& beat) override {
+    use();
+    return cuda::time_algorithms(options_of(request), graphs, beat);
   }
   collectives::Communicator& connect(collectives::Communicator& control,
                                      exec::Backend& backend,
@@ -257,6 +258,22 @@ class GpuDevice final : public exec::Device {
           "the processes",
           description());
     check(error, "the first use of the GPU");
+  }
+
+  BackendOptions options_of(const exec::BackendRequest& request) const {
+    const std::string cudnn = cudnn_version();
+    return {.device = gpu_.ordinal,
+            .capability = gpu_.capability,
+            .multiprocessors = gpu_.multiprocessors,
+            .compute = request.compute,
+            .tf32 = request.tf32,
+            .record_graphs = request.record_repeated_work,
+            .peak_flops = peak_flops(request),
+            .algorithms = request.algorithms,
+            .algorithm_facts = {{"gpu", gpu_.name},
+                                {"multiprocessors", std::to_string(gpu_.multiprocessors)},
+                                {"cublaslt", std::to_string(cublasLtGetVersion())},
+                                {"cudnn", cudnn.empty() ? "none" : cudnn}}};
   }
 
   // In the type in which products are computed.

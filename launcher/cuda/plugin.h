@@ -94,7 +94,7 @@ struct Plugin {
 };
 
 // Raise it with every change to what is declared here or passed across.
-inline constexpr int kPluginInterface = 8;
+inline constexpr int kPluginInterface = 9;
 inline constexpr const char* kPluginSymbol = "lockstep_cuda_plugin";
 using PluginEntry = const Plugin* (*)();
 

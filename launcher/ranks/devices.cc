@@ -16,6 +16,7 @@
 #include "launcher/ranks/gpu_places.h"
 #include "launcher/ranks/host_memory.h"
 #include "launcher/ranks/session.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/flight_recorder.h"
 #include "runtime/base/host.h"
 #include "runtime/base/json.h"
@@ -119,9 +120,9 @@ void require_same_device_option(collectives::Communicator& communicator,
 // run's bits would depend on which rank computes which lane.
 void require_same_bits(collectives::Communicator& communicator,
                        const exec::Device& device,
+                       const std::string& bits,
                        const RunConfig& config) {
-  const std::string text =
-      differences(communicator, device.bits(run::compute_type(config.execution.precision)));
+  const std::string text = differences(communicator, bits);
   if (text.empty()) return;
   const std::string what =
       device.ops().separate_memory ? "GPUs and libraries" : "units of the processors";
@@ -245,6 +246,15 @@ const exec::OpSet& ops_to_plan_for(const CommonOptions& options) {
   return gpu ? cuda::planned_ops() : cpu->ops();
 }
 
+std::string bits_of_run(const exec::Device& device,
+                        const ExecutionConfig& execution,
+                        const exec::AlgorithmFile& algorithms) {
+  const std::string bits = device.bits(run::compute_type(execution.precision));
+  return algorithms.text.empty()
+             ? bits
+             : fmt::format("{}, algorithms {}", bits, to_hex(hash_text(algorithms.text)));
+}
+
 RankDevice::RankDevice(Session& session,
                        const CommonOptions& options,
                        std::unique_ptr<exec::Device> device)
@@ -263,15 +273,26 @@ run::MemoryLimits RankDevice::limits() const {
   return {available_memory_bytes(), device_->free_bytes(), device_->description()};
 }
 
+exec::BackendRequest RankDevice::request_of(const RunConfig& config) const {
+  return {.tf32 = config.execution.tf32,
+          .compute = run::compute_type(config.execution.precision),
+          .record_repeated_work = !options_.eager,
+          .algorithms = algorithms_};
+}
+
+std::string RankDevice::time_algorithms(const RunConfig& config,
+                                        std::span<const graph::Graph* const> graphs) {
+  return device_->time_algorithms(
+      request_of(config), graphs, [] { FlightRecorder::here().beat(); });
+}
+
 void RankDevice::open(const RunConfig& config,
                       const graph::Graph& training,
                       const collectives::Topology& topology) {
   collectives::Communicator& communicator = session_.communicator();
-  require_same_bits(communicator, *device_, config);
+  require_same_bits(communicator, *device_, bits(config), config);
   collectives::run_on_all(communicator, [&] {
-    backend_ = device_->make_backend({config.execution.tf32,
-                                      run::compute_type(config.execution.precision),
-                                      /*record_repeated_work=*/!options_.eager});
+    backend_ = device_->make_backend(request_of(config));
     backend_->warm_up(training);
   });
   collectives::Communicator& slices = device_->connect(

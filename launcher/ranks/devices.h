@@ -2,6 +2,8 @@
 // From --device to the device of this rank.
 
 #include <memory>
+#include <span>
+#include <string>
 
 #include "launcher/command_line/common_options.h"
 #include "launcher/cuda/plugin.h"
@@ -30,6 +32,11 @@ std::unique_ptr<exec::Device> choose_device(Session& session,
                                             const CommonOptions& options,
                                             bool trains = false);
 
+// Device::bits() of a run with this config, and the checksum of its algorithms if it has some.
+std::string bits_of_run(const exec::Device& device,
+                        const ExecutionConfig& execution,
+                        const exec::AlgorithmFile& algorithms);
+
 // The device of this rank and what is opened on it, closed in order at the end.
 class RankDevice {
  public:
@@ -40,6 +47,13 @@ class RankDevice {
 
   exec::Device& device() { return *device_; }
   run::MemoryLimits limits() const;
+  // What open() uses from here on, the same on all ranks: see execution.tune.
+  void use_algorithms(exec::AlgorithmFile algorithms) { algorithms_ = std::move(algorithms); }
+  // Device::time_algorithms() of a run. The device must be closed.
+  std::string time_algorithms(const RunConfig& config, std::span<const graph::Graph* const> graphs);
+  std::string bits(const RunConfig& config) const {
+    return bits_of_run(*device_, config.execution, algorithms_);
+  }
   // Makes the backend, lets its libraries prepare for the ops of `training`, and connects the
   // communicator for gradients and parameters. All ranks together. limits() returns less from then
   // on, because the libraries take memory.
@@ -55,7 +69,10 @@ class RankDevice {
  private:
   Session& session_;
   const CommonOptions& options_;
+  exec::BackendRequest request_of(const RunConfig& config) const;
+
   std::unique_ptr<exec::Device> device_;
+  exec::AlgorithmFile algorithms_;
   std::unique_ptr<exec::Backend> backend_;
   std::unique_ptr<collectives::Communicator> recorded_;  // the device's communicator, if it has one
   collectives::Communicator* slices_ = nullptr;

@@ -37,6 +37,7 @@ void describe_run(Session& session,
                   const RunConfig& config,
                   const plan::MemoryPlan& memory,
                   const exec::Device& device,
+                  const std::string& bits,
                   train::RunFolder* folder) {
   collectives::Communicator& communicator = session.communicator();
   const auto of_ranks = [&](const std::string& mine) {
@@ -57,7 +58,6 @@ void describe_run(Session& session,
     info.simd = simd;
     if (!session.library().empty())
       info.libraries.push_back({communicator.name(), session.library()});
-    const std::string bits = device.bits(run::compute_type(config.execution.precision));
     if (!bits.empty())
       info.libraries.push_back({device.ops().separate_memory ? "gpu" : "cpu", bits});
     for (const plan::MemoryRow& row : memory.rows)

@@ -3,6 +3,7 @@
 // the run continues there.
 
 #include <memory>
+#include <string>
 
 #include "launcher/ranks/session.h"
 #include "runtime/config/run_config.h"
@@ -18,11 +19,12 @@ std::unique_ptr<train::RunFolder> open_run_folder(Session& session, const RunCon
 
 // Writes config.textproto and environment.json to it and removes end.json of the previous start.
 // Call it once it is certain that the run continues there. `memory` and `device` are this rank's,
-// `folder` rank 0's.
+// `folder` rank 0's, `bits` what determines the run's bits (RankDevice::bits()).
 void describe_run(Session& session,
                   const RunConfig& config,
                   const plan::MemoryPlan& memory,
                   const exec::Device& device,
+                  const std::string& bits,
                   train::RunFolder* folder);
 
 }  // namespace lockstep::launcher

@@ -9,6 +9,8 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
+#include "runtime/cuda/algorithm_choices.h"
+#include "runtime/cuda/algorithm_requests.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/check.h"
 #include "runtime/cuda/context.h"
@@ -23,6 +25,7 @@
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/op_set.h"
 #include "runtime/cuda/recorded_work.h"
+#include "runtime/cuda/streams.h"
 #include "runtime/cuda/warm_up.h"
 #include "runtime/cuda/workspace.h"
 
@@ -35,47 +38,6 @@ constexpr size_t kOperandAlignment = 16;
 class EagerWork final : public exec::RepeatedWork {
  public:
   void run(const std::function<void()>& work) override { work(); }
-};
-
-// Owns a stream.
-class ScopedStream {
- public:
-  explicit ScopedStream(int device) {
-    LOCKSTEP_CUDA(cudaSetDevice(device));
-    LOCKSTEP_CUDA(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-  }
-  ScopedStream(const ScopedStream&) = delete;
-  ScopedStream& operator=(const ScopedStream&) = delete;
-  ~ScopedStream() { cudaStreamDestroy(stream_); }
-  Stream get() const { return stream_; }
-
- private:
-  Stream stream_ = nullptr;
-};
-
-// A point in the stream whose time is recorded; inside a recorded graph, at every replay.
-class TimeMark {
- public:
-  TimeMark() { LOCKSTEP_CUDA(cudaEventCreate(&event_)); }
-  TimeMark(const TimeMark&) = delete;
-  TimeMark& operator=(const TimeMark&) = delete;
-  ~TimeMark() { cudaEventDestroy(event_); }
-  void record(Stream stream) {
-    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-    LOCKSTEP_CUDA(cudaStreamIsCapturing(stream, &status));
-    LOCKSTEP_CUDA(cudaEventRecordWithFlags(
-        event_,
-        stream,
-        status == cudaStreamCaptureStatusNone ? cudaEventRecordDefault : cudaEventRecordExternal));
-  }
-  double ms_until(const TimeMark& later) const {
-    float ms = 0;
-    LOCKSTEP_CUDA(cudaEventElapsedTime(&ms, event_, later.event_));
-    return ms;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
 };
 
 // A point in one stream that another stream waits for.
@@ -122,7 +84,11 @@ class Gpu final : public CudaBackend {
         stream_(options.device),
         uploads_(options.device, stream_.get()),
         power_sgd_(stream_.get()),
-        recorder_(stream_.get()) {}
+        recorder_(stream_.get()) {
+    if (!options.algorithms.text.empty())
+      algorithms_.emplace(
+          options.algorithms.path, options.algorithms.text, options.algorithm_facts);
+  }
 
   const exec::OpSet& ops() const override { return op_set(); }
 
@@ -132,9 +98,10 @@ class Gpu final : public CudaBackend {
   void reserve(size_t device_bytes) override {
     arena_.reserve(device_bytes, stream());
     workspace_ = reinterpret_cast<Workspace*>(arena_.take(kWorkspaceBytes, "the workspace"));
-    matmul_.emplace(stream(), workspace_->matmul);
+    matmul_.emplace(stream(), workspace_->matmul, chooser<Matmul, Product>());
+    if (algorithms_) muon_matmul_.emplace(stream(), workspace_->matmul);
     cudnn_attention_.emplace(stream());
-    cudnn_conv2d_.emplace(stream());
+    cudnn_conv2d_.emplace(stream(), chooser<CudnnConv2d, CudnnConv2dKey>());
     context_.emplace(LaunchContext{stream(),
                                    &*matmul_,
                                    &*cudnn_attention_,
@@ -210,13 +177,15 @@ class Gpu final : public CudaBackend {
   }
 
   // Products for which cuBLASLt has no algorithm, or whose operands are not aligned for it, use the
-  // plain kernel.
+  // plain kernel. execution.tune has no algorithms for these products, because rank 0, which times
+  // them, does not meet the matrices of other ranks.
   void newton_schulz(float* matrix,
                      const exec::NewtonSchulz& shape,
                      std::byte* workspace) override {
     const bool aligned = reinterpret_cast<uintptr_t>(matrix) % kOperandAlignment == 0;
+    Matmul& matmul = muon_matmul_ ? *muon_matmul_ : *matmul_;
     const auto multiply = [&](const Product& product, const ProductOperands& operands) {
-      if (aligned && matmul_->supports(product)) return matmul_->run(product, operands);
+      if (aligned && matmul.supports(product)) return matmul.run(product, operands);
       plain_product(product, operands, stream());
     };
     if (options_.compute == DType::kF32)
@@ -263,7 +232,17 @@ class Gpu final : public CudaBackend {
   size_t graphs() const override { return recorder_.graphs(); }
 
  private:
+  // What gives a library the algorithms of the run's file; null if there is no file.
+  template <typename Library, typename Key>
+  typename Library::Choose chooser() const {
+    if (!algorithms_) return nullptr;
+    return [choices = &*algorithms_](Library& library, const Key& key) {
+      return use_choice(*choices, library, key);
+    };
+  }
+
   BackendOptions options_;
+  std::optional<AlgorithmChoices> algorithms_;
   ScopedStream stream_;  // for all work except the uploads
   StreamUploads uploads_;
   CudaPowerSgdProducts power_sgd_;
@@ -273,6 +252,7 @@ class Gpu final : public CudaBackend {
   size_t host_bytes_ = 0;
   Workspace* workspace_ = nullptr;  // on the device
   std::optional<Matmul> matmul_;
+  std::optional<Matmul> muon_matmul_;  // only if matmul_ has algorithms of a file
   std::optional<CudnnAttention> cudnn_attention_;
   std::optional<CudnnConv2d> cudnn_conv2d_;
   std::optional<LaunchContext> context_;

@@ -1,10 +1,15 @@
 #pragma once
 // Training on one GPU.
 
+#include <functional>
 #include <memory>
+#include <span>
+#include <string>
 
+#include "runtime/cuda/algorithm_choices.h"
 #include "runtime/cuda/stream.h"
 #include "runtime/exec/backend.h"
+#include "runtime/exec/device.h"
 
 namespace lockstep::cuda {
 
@@ -16,6 +21,8 @@ struct BackendOptions {
   bool tf32 = false;            // float products are rounded to TF32
   bool record_graphs = true;    // false: repeated work is queued again each time, for debugging
   double peak_flops = 0;        // 0: unknown
+  exec::AlgorithmFile algorithms = {};
+  AlgorithmChoices::Facts algorithm_facts = {};  // about the GPU and its libraries
 };
 
 // The backend for one NVIDIA GPU. Everything is queued on one stream, in the order of the calls.
@@ -32,7 +39,8 @@ class CudaBackend : public exec::Backend {
   virtual size_t graphs() const = 0;
 };
 
-// Creates the backend of a GPU. Throws MemoryError if memory runs out, and Error if CUDA fails.
+// Creates the backend of a GPU. Throws MemoryError if memory runs out, Error if CUDA fails, and
+// ConfigError if the file of algorithms is broken or for other facts.
 std::unique_ptr<CudaBackend> make_backend(const BackendOptions& options);
 
 }  // namespace lockstep::cuda

@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "collectives/communicator.h"
@@ -15,11 +16,18 @@
 
 namespace lockstep::exec {
 
+// The algorithms that a device's libraries use for products and convolutions: see execution.tune.
+struct AlgorithmFile {
+  std::string path;  // for messages
+  std::string text;  // empty: none, the libraries choose
+};
+
 // What a run asks of its device.
 struct BackendRequest {
   bool tf32 = false;            // products of floats may round to TF32, on devices that have it
   DType compute = DType::kF32;  // type of the products
   bool record_repeated_work = true;  // false: queue the work again each time, for debugging
+  AlgorithmFile algorithms = {};
 };
 
 // How ranks whose work is queued on a device wait for it, and thus for each other.
@@ -54,8 +62,17 @@ class Device {
   virtual size_t free_bytes() const = 0;
   // Watches the device from the first call on; owned by this object. Null if it has no such state.
   virtual DeviceMonitor* monitor() { return nullptr; }
-  // Claims the device. Throws MemoryError, Error.
+  // Claims the device. Throws MemoryError, Error, and ConfigError if the file of algorithms is not
+  // valid or of another device.
   virtual std::unique_ptr<Backend> make_backend(const BackendRequest& request) = 0;
+  // Times the algorithms that the device's libraries offer for the ops of these graphs, with `beat`
+  // called in between, and returns the text of an AlgorithmFile with the fastest. Takes as much
+  // memory as the largest op, and frees it. Throws MemoryError, Error.
+  virtual std::string time_algorithms(const BackendRequest& /*request*/,
+                                      std::span<const graph::Graph* const> /*graphs*/,
+                                      const std::function<void()>& /*beat*/) {
+    return "";
+  }
   // Returns the communicator for slices in the memory of `backend`, which must be of this device:
   // `control` itself, or one that this object owns and that must not outlive the backend.
   // `topology` is the arrangement of the ranks; those that exchange with each other get connected.

@@ -84,6 +84,15 @@ void check_precision(const ExecutionConfig& execution, const exec::OpSet& ops) {
     throw ConfigError("execution.tf32: value is true; allowed on {}: false", ops.device);
 }
 
+// Other purposes than training do not read the file.
+void check_tune(const ExecutionConfig& execution, RunPurpose purpose, const exec::OpSet& ops) {
+  if (purpose == RunPurpose::kTrain && !ops.separate_memory && !execution.tune.empty())
+    throw ConfigError(
+        "execution.tune: value is '{}'; allowed on {}: none (it is for the libraries of GPUs)",
+        execution.tune,
+        ops.device);
+}
+
 // The device can add a limited number of sums in one call.
 void check_tree(const RunConfig& config,
                 const collectives::Topology& placed,
@@ -168,6 +177,7 @@ void check_for_device(const OpenedConfig& opened,
   const RunConfig config = config_for(purpose, opened.config);
   config::validate_for_ranks(config, placed.ranks());
   check_precision(config.execution, ops);
+  check_tune(config.execution, purpose, ops);
   check_tree(config, placed, ops);
   check_purpose(opened.model->traits(), purpose);
 }

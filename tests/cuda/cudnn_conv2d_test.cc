@@ -141,6 +141,30 @@ TEST_F(CudnnConv2dTest, HasRoomForThePreferredEngine) {
   }
 }
 
+// For execution.tune: of the engines that cuDNN lists, those that are allowed are built by their
+// names, and the first of them is the one that is built without a name.
+TEST_F(CudnnConv2dTest, BuildsTheEngineThatIsNamed) {
+  for (const Conv2dPass pass : {Conv2dPass::kForward, Conv2dPass::kBackwardWeight}) {
+    const cuda::CudnnConv2dKey key = {conv(16, 14, 256, 256, 3), DType::kBF16, false, pass};
+    const cuda::DescribedGpu gpu = description_of(kH100);
+    const cuda::CudnnAnswer first = cuda::cudnn_answer(key, gpu, {.build = true});
+    size_t built = 0;
+    for (const std::string& engine : first.offers) {
+      const cuda::CudnnAnswer answer =
+          cuda::cudnn_answer(key, gpu, {.build = true, .engine = engine});
+      if (!answer.refusal.empty()) continue;
+      EXPECT_EQ(answer.engine, engine);
+      if (built == 0) {
+        EXPECT_EQ(answer.engine, first.engine);
+      }
+      ++built;
+    }
+    EXPECT_GE(built, 2U) << name_of(pass);
+    EXPECT_EQ(cuda::cudnn_answer(key, gpu, {.build = true, .engine = "eng999"}).refusal,
+              "cuDNN does not offer it");
+  }
+}
+
 // VGG's and AlexNet's, with bias and ReLU in the same kernel.
 TEST_F(CudnnConv2dTest, AddsBiasAndActivates) {
   for (const GpuKind& gpu : {kH100, kA100}) {

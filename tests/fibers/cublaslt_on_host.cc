@@ -1,13 +1,15 @@
 // cuBLASLt on the host, as its documentation describes it: matrices by columns, D = epilogue(alpha
-// op(A) op(B) + beta C). Plain loops in float. A product needs the algorithm that was found for it,
-// and operands and a workspace as the preference promised them; what it finds in the workspace is
-// spoiled. What has no algorithm: cublaslt_rules.h. In the environment, to reach the paths for GPUs
-// without them: FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES, words
-// separated by commas: 11x9, no product with so many rows and columns; one, none with a single row
-// or column; the name of an epilogue, such as DGELU; all. FAKE_CUBLASLT_VERSION, what it says of
-// itself.
+// op(A) op(B) + beta C). Plain loops in float. A product needs an algorithm that was found for it,
+// and operands and a workspace as the preference promised them, or one that was made from its
+// attributes; what it finds in the workspace is spoiled. Algorithms add in different orders. What
+// has no algorithm: cublaslt_rules.h. In the environment, to reach the paths for GPUs without them:
+// FAKE_CUBLASLT_PLAIN, no epilogue but the bias; FAKE_CUBLASLT_REFUSES, words separated by commas:
+// 11x9, no product with so many rows and columns; one, none with a single row or column; the name
+// of an epilogue, such as DGELU; all. FAKE_CUBLASLT_VERSION, what it says of itself.
+// FAKE_CUBLASLT_MAKES_NONE, no algorithm is made from attributes.
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -26,13 +28,17 @@ using lockstep::BFloat16;
 using lockstep::Float16;
 using lockstep::fibers::adds_bias;
 using lockstep::fibers::algorithm_for;
+using lockstep::fibers::Attributes;
+using lockstep::fibers::attributes_of;
 using lockstep::fibers::Description;
 using lockstep::fibers::has_aux;
 using lockstep::fibers::has_bias_vector;
 using lockstep::fibers::LayoutImage;
+using lockstep::fibers::number_of;
 using lockstep::fibers::Preference;
 using lockstep::fibers::ProductImage;
 using lockstep::fibers::promised_to;
+using lockstep::fibers::set_attributes;
 
 const LayoutImage& layout_of(cublasLtMatrixLayout_t layout) {
   return *reinterpret_cast<const LayoutImage*>(layout);
@@ -94,24 +100,52 @@ std::vector<float> unpack(const void* data, const LayoutImage& layout, cublasOpe
   return out;
 }
 
-// out (m, n) = the sums over p of a (k, m) times b (k, n), each in the order of p; the second index
-// is the innermost, so that the compiler's vectors hold neighbouring sums.
-std::vector<float> products(
-    const std::vector<float>& a, const std::vector<float>& b, int64_t m, int64_t n, int64_t k) {
-  std::vector<float> out(static_cast<size_t>(m * n));
+// out (m, n) += the sums over p in [begin, end) of a (k, m) times b (k, n), each in the order of p,
+// or backwards; the second index is the innermost, so that the compiler's vectors hold neighbouring
+// sums.
+void add_products(const std::vector<float>& a,
+                  const std::vector<float>& b,
+                  int64_t m,
+                  int64_t n,
+                  int64_t begin,
+                  int64_t end,
+                  bool backwards,
+                  std::vector<float>& out) {
   for (int64_t i = 0; i < m; ++i) {
     float* const row = out.data() + i * n;
-    for (int64_t p = 0; p < k; ++p) {
+    for (int64_t q = begin; q < end; ++q) {
+      const int64_t p = backwards ? begin + end - 1 - q : q;
       const float factor = a[static_cast<size_t>(p * m + i)];
       const float* const from = b.data() + p * n;
       for (int64_t j = 0; j < n; ++j) row[j] += factor * from[j];
     }
   }
+}
+
+// The same for all p, in the order of the algorithm.
+std::vector<float> products(const std::vector<float>& a,
+                            const std::vector<float>& b,
+                            int64_t m,
+                            int64_t n,
+                            int64_t k,
+                            int algorithm) {
+  std::vector<float> out(static_cast<size_t>(m * n));
+  const int64_t half = algorithm == lockstep::fibers::kInHalves ? k / 2 : k;
+  add_products(a, b, m, n, 0, half, algorithm == lockstep::fibers::kBackwards, out);
+  if (half == k) return out;
+  std::vector<float> second(out.size());
+  add_products(a, b, m, n, half, k, false, second);
+  for (size_t i = 0; i < out.size(); ++i) out[i] += second[i];
   return out;
 }
 
-void multiply(
-    const ProductImage& product, float alpha, const void* a, const void* b, float beta, void* d) {
+void multiply(const ProductImage& product,
+              int algorithm,
+              float alpha,
+              const void* a,
+              const void* b,
+              float beta,
+              void* d) {
   const auto& [how, a_layout, b_layout, d_layout] = product;
   const auto m = static_cast<int64_t>(d_layout.rows), n = static_cast<int64_t>(d_layout.columns);
   // Both with their sums' index outermost.
@@ -125,8 +159,8 @@ void multiply(
     write(const_cast<void*>(how.bias), bias_type(product), j, sum);
   }
   const bool by_columns = m >= n;
-  const std::vector<float> sums =
-      by_columns ? products(right, left, n, m, k) : products(left, right, m, n, k);
+  const std::vector<float> sums = by_columns ? products(right, left, n, m, k, algorithm)
+                                             : products(left, right, m, n, k, algorithm);
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t i = 0; i < m; ++i) {
       const int64_t at = j * d_layout.stride + i;
@@ -292,7 +326,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t h
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES: return set(preference.alignment[1]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES: return set(preference.alignment[2]);
     case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: return set(preference.alignment[3]);
-    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK: return set(preference.reductions);
     default: return CUBLAS_STATUS_NOT_SUPPORTED;
   }
 }
@@ -302,13 +336,14 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                                               cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t d,
-                                              cublasLtMatmulPreference_t preference,
-                                              int,
+                                              cublasLtMatmulPreference_t handle,
+                                              int max,
                                               cublasLtMatmulHeuristicResult_t* results,
                                               int* found) {
   *found = 0;
   if (lockstep::fibers::capturing()) return CUBLAS_STATUS_INTERNAL_ERROR;
-  if (preference == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  if (handle == nullptr) return CUBLAS_STATUS_INVALID_VALUE;
+  const Preference& preference = preference_of(handle);
   const ProductImage product = product_of(description, a, b, d);
   const cublasStatus_t status = status_of(product);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
@@ -316,10 +351,102 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t,
                      product.how.epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (refuses(product.how, product.d) || (!plain && std::getenv("FAKE_CUBLASLT_PLAIN") != nullptr))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  *found = 1;
-  results->state = CUBLAS_STATUS_SUCCESS;
-  results->algo = algorithm_for(product, preference_of(preference));
-  results->workspaceSize = preference_of(preference).workspace_bytes;
+  for (int number = 0; number < lockstep::fibers::kNoSuchAlgorithm && *found < max; ++number) {
+    const Attributes& attributes = lockstep::fibers::kAlgorithms[number];
+    if ((attributes.reduction & ~preference.reductions) != 0 ||
+        workspace_of(number, product) > preference.workspace_bytes)
+      continue;
+    cublasLtMatmulHeuristicResult_t& result = results[(*found)++];
+    result.state = CUBLAS_STATUS_SUCCESS;
+    result.algo = algorithm_for(product, preference);
+    set_attributes(attributes, result.algo);
+    result.workspaceSize = preference.workspace_bytes;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulAlgoInit(cublasLtHandle_t,
+                                      cublasComputeType_t,
+                                      cudaDataType_t scale,
+                                      cudaDataType_t a,
+                                      cudaDataType_t b,
+                                      cudaDataType_t c,
+                                      cudaDataType_t d,
+                                      int id,
+                                      cublasLtMatmulAlgo_t* algorithm) {
+  if (scale != CUDA_R_32F || a != b || c != d || std::getenv("FAKE_CUBLASLT_MAKES_NONE") != nullptr)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const auto has_id = [&](const Attributes& of) { return of.id == static_cast<uint32_t>(id); };
+  if (std::ranges::none_of(lockstep::fibers::kAlgorithms, has_id))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  *algorithm = {};
+  set_attributes({.id = static_cast<uint32_t>(id)}, *algorithm);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// Calls f with the attribute of `attributes`; returns its result.
+template <typename F>
+static cublasStatus_t with_attribute(Attributes& attributes,
+                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                     size_t bytes,
+                                     F f) {
+  const auto call = [&](auto& field) {
+    return sizeof(field) == bytes ? f(&field) : CUBLAS_STATUS_INVALID_VALUE;
+  };
+  switch (attribute) {
+    case CUBLASLT_ALGO_CONFIG_ID: return call(attributes.id);
+    case CUBLASLT_ALGO_CONFIG_TILE_ID: return call(attributes.tile);
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID: return call(attributes.stages);
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: return call(attributes.split);
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME: return call(attributes.reduction);
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING: return call(attributes.swizzle);
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION: return call(attributes.custom);
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID: return call(attributes.inner);
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID: return call(attributes.cluster);
+    default: return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
+cublasStatus_t cublasLtMatmulAlgoConfigSetAttribute(cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    const void* value,
+                                                    size_t bytes) {
+  if (attribute == CUBLASLT_ALGO_CONFIG_ID) return CUBLAS_STATUS_INVALID_VALUE;  // read-only
+  Attributes attributes = attributes_of(*algorithm);
+  const cublasStatus_t status = with_attribute(attributes, attribute, bytes, [&](void* field) {
+    std::memcpy(field, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  });
+  set_attributes(attributes, *algorithm);
+  return status;
+}
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value,
+                                                    size_t bytes,
+                                                    size_t* written) {
+  Attributes attributes = attributes_of(*algorithm);
+  *written = bytes;
+  return with_attribute(attributes, attribute, bytes, [&](const void* field) {
+    std::memcpy(value, field, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  });
+}
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t,
+                                       cublasLtMatmulDesc_t description,
+                                       cublasLtMatrixLayout_t a,
+                                       cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t,
+                                       cublasLtMatrixLayout_t d,
+                                       const cublasLtMatmulAlgo_t* algorithm,
+                                       cublasLtMatmulHeuristicResult_t* result) {
+  if (lockstep::fibers::capturing()) return CUBLAS_STATUS_INTERNAL_ERROR;
+  const ProductImage product = product_of(description, a, b, d);
+  const cublasStatus_t status = status_of(product);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const int number = number_of(*algorithm);
+  if (number == lockstep::fibers::kNoSuchAlgorithm || refuses(product.how, product.d))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  result->state = CUBLAS_STATUS_SUCCESS;
+  result->workspaceSize = workspace_of(number, product);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
@@ -342,9 +469,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
   // An algorithm that was not found for this product, which none may have been.
   if (algorithm == nullptr || status_of(product) != CUBLAS_STATUS_SUCCESS)
     return CUBLAS_STATUS_INVALID_VALUE;
-  const Preference found = promised_to(*algorithm);
-  const cublasLtMatmulAlgo_t wanted = algorithm_for(product, found);
-  if (std::memcmp(algorithm, &wanted, sizeof(wanted)) != 0) return CUBLAS_STATUS_INVALID_VALUE;
+  const int number = number_of(*algorithm);
+  if (number == lockstep::fibers::kNoSuchAlgorithm) return CUBLAS_STATUS_INVALID_VALUE;
+  Preference found = promised_to(*algorithm);
+  if (algorithm->data[0] == 0) {
+    found = {.workspace_bytes = workspace_of(number, product), .alignment = {1, 1, 1, 1}};
+  } else if (algorithm->data[0] != algorithm_for(product, found).data[0]) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   const Description& how = product.how;
   if (!aligned(a, product.a, found.alignment[0]) || !aligned(b, product.b, found.alignment[1]) ||
       !aligned(d, product.d, found.alignment[3]) || workspace_bytes < found.workspace_bytes ||
@@ -357,9 +489,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
   lockstep::fibers::enqueue(
       stream,
       [=, alpha = *static_cast<const float*>(alpha), beta = *static_cast<const float*>(beta)] {
+        lockstep::fibers::spent_ms += milliseconds(number, product);
         spoil(workspace, found.workspace_bytes);
         for (int32_t i = 0; i < product.d.batch; ++i)
           multiply(product,
+                   number,
                    alpha,
                    static_cast<const char*>(a) + product.a.offset(i),
                    static_cast<const char*>(b) + product.b.offset(i),

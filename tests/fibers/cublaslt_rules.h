@@ -33,7 +33,8 @@ struct Description {
 
 struct Preference {
   uint64_t workspace_bytes = 0;
-  uint32_t alignment[4] = {256, 256, 256, 256};  // of A, B, C and D
+  uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;  // those that are allowed
+  uint32_t alignment[4] = {256, 256, 256, 256};          // of A, B, C and D
 };
 
 // A product, as far as an algorithm depends on it.
@@ -93,8 +94,58 @@ inline cublasStatus_t status_of(const ProductImage& product) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+// The attributes of an algorithm, in the last words of cublasLtMatmulAlgo_t.
+struct Attributes {
+  uint32_t id = 0, tile = 0, stages = 0, split = 1, reduction = 0, swizzle = 0, custom = 0;
+  uint16_t inner = 0, cluster = 0;
+
+  bool operator==(const Attributes&) const = default;
+};
+static_assert(sizeof(Attributes) == 4 * sizeof(uint64_t));
+
+// The algorithms that there are, the heuristic's favourite first. Each adds in an order of its own:
+// of k, of two halves of k, of k backwards, and one that nobody knows.
+inline constexpr Attributes kAlgorithms[] = {
+    {.id = 20, .tile = 18, .stages = 4},
+    {.id = 20, .tile = 18, .stages = 4, .split = 2, .reduction = 2},
+    {.id = 66, .tile = 20, .stages = 36, .inner = 1, .cluster = 2},
+    {.id = 20, .tile = 18, .stages = 4, .split = 4, .reduction = 1}};
+enum { kInOrder, kInHalves, kBackwards, kInPlace, kNoSuchAlgorithm };
+
+inline Attributes attributes_of(const cublasLtMatmulAlgo_t& algorithm) {
+  Attributes attributes;
+  std::memcpy(static_cast<void*>(&attributes), &algorithm.data[4], sizeof(attributes));
+  return attributes;
+}
+inline void set_attributes(const Attributes& attributes, cublasLtMatmulAlgo_t& algorithm) {
+  std::memcpy(&algorithm.data[4], &attributes, sizeof(attributes));
+}
+// Which of kAlgorithms it is, or kNoSuchAlgorithm.
+inline int number_of(const cublasLtMatmulAlgo_t& algorithm) {
+  int number = 0;
+  while (number < kNoSuchAlgorithm && kAlgorithms[number] != attributes_of(algorithm)) ++number;
+  return number;
+}
+// The bytes of workspace that it needs for the product.
+inline uint64_t workspace_of(int number, const ProductImage& product) {
+  const uint64_t parts = kAlgorithms[number].split;
+  return parts == 1 ? 0 : parts * product.d.rows * product.d.columns * sizeof(float);
+}
+// What the product takes on the GPU that is played, in ms: the heuristic's favourite is the
+// slowest, and it depends on the shape which is the fastest. Some epilogues take longer than a
+// kernel after the product would.
+inline double milliseconds(int number, const ProductImage& product) {
+  constexpr double kUnit = 1000;
+  const bool wide = product.d.rows > product.d.columns;
+  const bool slow = product.how.epilogue == CUBLASLT_EPILOGUE_DGELU ||
+                    product.how.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+  const bool fast = product.how.epilogue == CUBLASLT_EPILOGUE_BGRADB;
+  const double times[] = {3, wide ? 1.0 : 2.0, wide ? 2.0 : 1.0, 0.5};
+  return kUnit * (times[number] + (slow ? 0.5 : 0) - (fast ? 0.25 : 0));
+}
+
 // What stands for the algorithm that was found for a product: a summary of it, and what it counts
-// on.
+// on. One that was made from its attributes has 0 in place of the summary, and promises nothing.
 inline cublasLtMatmulAlgo_t algorithm_for(const ProductImage& product,
                                           const Preference& preference) {
   uint64_t summary = 0x10c457e9;

@@ -1,19 +1,23 @@
 // cuDNN's convolutions on the host, in place of runtime/cuda/cudnn/cudnn_conv2d.cc: plain loops in
 // float, rounded once to what is stored; with tf32 the operands are rounded first. It holds the
 // callers to the contract: a plan is made before it is recorded, arrays begin at multiples of 16
-// bytes, the whole workspace is overwritten. What it refuses: cudnn_refusals.h, and what is set by
-// the environment, as words with commas: forward, input and weight (the passes), fused (bias
-// or activation within the forward pass), wide, grouped.
+// bytes, the whole workspace is overwritten. It has two engines, of which the second is the faster
+// and adds in another order; a third one is not deterministic. What it refuses: cudnn_refusals.h,
+// and what is set by the environment, as words with commas: forward, input and weight (the passes),
+// fused (bias or activation within the forward pass), wide, grouped.
 //   FAKE_CUDNN_MISSING   set: there is no cuDNN
 //   FAKE_CUDNN_REFUSES   has no engine for these
 //   FAKE_CUDNN_UNBUILT   has one, whose plan cannot be built
 //   FAKE_CUDNN_FAILS     runs these with an error
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/error.h"
@@ -88,7 +92,21 @@ void spoil(void* workspace, size_t bytes) {
     std::memset(static_cast<std::byte*>(workspace) + at, 0xff, kSpoiled);
 }
 
-void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
+constexpr const char* kEngines[] = {"eng0", "eng3_k2=1", "eng7"};
+
+// Calls f as test::for_each_product() does; the second engine has the products in the opposite
+// order.
+template <typename F>
+void for_each_product(const graph::Conv2dShape& shape, int engine, const F& f) {
+  if (engine == 0) return test::for_each_product(shape, f);
+  std::vector<std::array<int64_t, 3>> products;
+  test::for_each_product(shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+    products.push_back({out, pixel, weight});
+  });
+  for (auto p = products.rbegin(); p != products.rend(); ++p) f((*p)[0], (*p)[1], (*p)[2]);
+}
+
+void convolve(const CudnnConv2dKey& key, int engine, const CudnnConv2dArrays& arrays) {
   const int64_t x_elems = key.shape.pixels() * key.shape.channels,
                 w_elems = key.shape.outputs * key.shape.patch(),
                 y_elems = key.shape.out_pixels() * key.shape.outputs;
@@ -99,7 +117,7 @@ void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
   if (key.pass != Conv2dPass::kForward) y = read(arrays.y, key, y_elems);
   switch (key.pass) {
     case Conv2dPass::kForward: {
-      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+      for_each_product(key.shape, engine, [&](int64_t out, int64_t pixel, int64_t weight) {
         y[out] += x[pixel] * w[weight];
       });
       CudnnConv2dKey exact = key;
@@ -113,12 +131,12 @@ void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
       return write(y, key.dtype, const_cast<void*>(arrays.y));
     }
     case Conv2dPass::kBackwardInput:
-      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+      for_each_product(key.shape, engine, [&](int64_t out, int64_t pixel, int64_t weight) {
         x[pixel] += y[out] * w[weight];
       });
       return write(x, key.dtype, const_cast<void*>(arrays.x));
     case Conv2dPass::kBackwardWeight:
-      test::for_each_product(key.shape, [&](int64_t out, int64_t pixel, int64_t weight) {
+      for_each_product(key.shape, engine, [&](int64_t out, int64_t pixel, int64_t weight) {
         w[weight] += y[out] * x[pixel];
       });
       return write(w, key.wide ? DType::kF32 : key.dtype, const_cast<void*>(arrays.w));
@@ -130,11 +148,13 @@ void convolve(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays) {
 struct CudnnConv2d::Library {
   Stream stream;
   std::map<CudnnConv2dKey, std::string> refusals;  // empty: it can run
+  std::map<CudnnConv2dKey, int> engines;           // those of use()
 };
 
-CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {
+CudnnConv2d::CudnnConv2d(Stream stream, Choose choose)
+    : stream_(stream), choose_(std::move(choose)) {
   if (std::getenv("FAKE_CUDNN_MISSING") == nullptr)
-    library_ = std::make_unique<Library>(Library{stream, {}});
+    library_ = std::make_unique<Library>(Library{stream, {}, {}});
   else
     why_not_ = "libcudnn.so.9: cannot open shared object file";
 }
@@ -146,12 +166,29 @@ std::string cudnn_version() {
   return std::to_string(fibers::fake_cudnn_version());
 }
 
+std::vector<std::string> CudnnConv2d::offers(const CudnnConv2dKey& key, std::string& why_not) {
+  why_not = refusal_of(key);
+  if (!why_not.empty()) return {};
+  return {std::begin(kEngines), std::end(kEngines)};
+}
+
+std::string CudnnConv2d::use(const CudnnConv2dKey& key, const std::string& engine) {
+  LOCKSTEP_CHECK(!library_->stream->recording, "a plan is made while work is recorded ");
+  const auto number = std::find(std::begin(kEngines), std::end(kEngines), engine) - kEngines;
+  if (number == std::ssize(kEngines)) return "cuDNN does not offer it";
+  if (number == 2) return "Deselecting execution plan";
+  library_->refusals[key] = "";
+  library_->engines[key] = static_cast<int>(number);
+  return "";
+}
+
 bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
   if (!library_) return false;
   auto found = library_->refusals.find(key);
   if (found == library_->refusals.end()) {
     LOCKSTEP_CHECK(!library_->stream->recording, "a plan is made while work is recorded ");
-    found = library_->refusals.emplace(key, refusal_of(key)).first;
+    const std::string refusal = choose_ ? choose_(*this, key) : refusal_of(key);
+    found = library_->refusals.insert_or_assign(key, refusal).first;
   }
   if (!found->second.empty()) why_not_ = found->second;
   return found->second.empty();
@@ -169,10 +206,12 @@ void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays
                        {arrays.x, arrays.w, arrays.y, arrays.bias, workspace});
   if (!listed_word("FAKE_CUDNN_FAILS", key).empty())
     throw Error(ExitCode::kInternal, "cuDNN's convolution failed: an error of the stand-in");
+  const int engine = library_->engines[key];
   fibers::enqueue(library_->stream, [=] {
+    fibers::spent_ms += engine == 0 ? 2000 : 1000;
     const size_t bytes = cudnn_conv2d_workspace_bytes(key);
     spoil(workspace, bytes);
-    convolve(key, arrays);
+    convolve(key, engine, arrays);
     spoil(workspace, bytes);
   });
 }

@@ -75,6 +75,9 @@ void drop();
 bool capturing();
 // Called before queued work begins and after it has been done, to open and close memory.
 inline std::function<void(bool open)> guard_memory;
+// Milliseconds that work has taken on the GPU that is played, besides what it takes here; part of
+// the time that events note.
+inline double spent_ms = 0;
 // Called after each piece of work.
 inline std::function<void()> after_piece;
 // Called after each launch of a kernel, with the place of the call; also in cuda_on_host.h.

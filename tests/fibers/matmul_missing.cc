@@ -8,13 +8,19 @@ namespace lockstep::cuda {
 struct Matmul::Library {};
 struct Matmul::Planned {};
 
-Matmul::Matmul(Stream stream, void* workspace) : stream_(stream), workspace_(workspace) {}
+Matmul::Matmul(Stream stream, void* workspace, Choose) : stream_(stream), workspace_(workspace) {}
 Matmul::~Matmul() = default;
 
 const std::string& Matmul::why_not(const Product&) {
   static const std::string kWhyNot = "there is no CUDA toolkit";
   return kWhyNot;
 }
+
+std::vector<std::string> Matmul::offers(const Product&, std::string& why_not) {
+  why_not = "there is no CUDA toolkit";
+  return {};
+}
+std::string Matmul::use(const Product&, const std::string&) { return "there is no CUDA toolkit"; }
 
 void Matmul::run(const Product&, const ProductOperands&) {
   LOCKSTEP_CHECK(false, "there is no CUDA toolkit ");

@@ -365,7 +365,9 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   const bool external = (flags & cudaEventRecordExternal) != 0;
   if (external != (stream->recording != nullptr)) return failed(cudaErrorInvalidValue);
   RETURN_FAULT();
-  enqueue(stream, [passed = event->passed_ms] { *passed = lockstep::now_ms(); });
+  enqueue(stream, [passed = event->passed_ms] {
+    *passed = lockstep::now_ms() + lockstep::fibers::spent_ms;
+  });
   return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {

@@ -104,6 +104,48 @@ TEST_F(Libraries, AProductNeedsTheAlgorithmThatWasFoundForIt) {
   EXPECT_EQ(multiply(numbers_, nullptr, square_), CUBLAS_STATUS_INVALID_VALUE);
 }
 
+TEST_F(Libraries, AlgorithmsWhoseSumsHaveNoOrderAreFoundUnlessExcluded) {
+  cublasLtMatmulHeuristicResult_t results[8] = {};
+  int all = 0, in_order = 0;
+  const auto find_all = [&](int& found) {
+    return cublasLtMatmulAlgoGetHeuristic(
+        handle_, description_, square_, square_, square_, square_, preference_, 8, results, &found);
+  };
+  ASSERT_EQ(find_all(all), CUBLAS_STATUS_SUCCESS);
+  prefer<uint32_t>(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                   CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  ASSERT_EQ(find_all(in_order), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(in_order, all - 1);
+}
+
+TEST_F(Libraries, AnAlgorithmMadeFromAttributesIsOneThatThereIs) {
+  cublasLtMatmulAlgo_t algorithm{};
+  const auto init = [&](int id) {
+    return cublasLtMatmulAlgoInit(handle_,
+                                  CUBLAS_COMPUTE_32F,
+                                  CUDA_R_32F,
+                                  CUDA_R_32F,
+                                  CUDA_R_32F,
+                                  CUDA_R_32F,
+                                  CUDA_R_32F,
+                                  id,
+                                  &algorithm);
+  };
+  const auto check = [&] {
+    return cublasLtMatmulAlgoCheck(
+        handle_, description_, square_, square_, square_, square_, &algorithm, &result_);
+  };
+  EXPECT_EQ(init(21), CUBLAS_STATUS_INVALID_VALUE);
+  ASSERT_EQ(init(20), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(check(), CUBLAS_STATUS_NOT_SUPPORTED);
+  for (const auto& [attribute, value] :
+       {std::pair{CUBLASLT_ALGO_CONFIG_TILE_ID, 18u}, {CUBLASLT_ALGO_CONFIG_STAGES_ID, 4u}})
+    cublasLtMatmulAlgoConfigSetAttribute(&algorithm, attribute, &value, sizeof(value));
+  EXPECT_EQ(check(), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(numbers_, &algorithm, square_), CUBLAS_STATUS_SUCCESS);
+  drain();
+}
+
 TEST_F(Libraries, OperandsAreAlignedAsThePreferenceSays) {
   ASSERT_EQ(find(square_), CUBLAS_STATUS_SUCCESS);
   EXPECT_EQ(multiply(numbers_ + 1, &result_.algo, square_), CUBLAS_STATUS_INVALID_VALUE);

@@ -108,6 +108,30 @@ def speed(machine, report):
     gpt2(machine, report, "speed", "124M", 8, ["TREE"])
 
 
+def tuning(machine, report):
+    """GPT-2 124M in BF16 with timed algorithms (execution.tune): the same weights again with the
+    file, and tokens/s beside those of the libraries' first algorithms."""
+    what = "GPT-2 124M bf16, 8 lanes"
+    text = configs.gpt2("124M", 8)
+    file = machine.work / "algorithms.txt"
+    tune = ("--set", f"execution.tune={file}")
+    runs, rates = {}, {}
+    for how, options in (("first algorithms", ()), ("timed", tune), ("timed, again", tune)):
+        result, lines, done = train(machine, text, *options)
+        if done.returncode == DOES_NOT_FIT:
+            return report.leave_out(what, last_line(done))
+        report.check("tuning", f"{what}, {how}: trains", result is not None, last_line(done),
+                     "exit code 0")
+        if result is None:
+            return None
+        runs[how], rates[how] = (result, done), median_of(lines[4:], "tokens_per_s")
+        report.figure(f"{what}, {how}, tokens/s", rates[how])
+    (machine.out / "algorithms.txt").write_text(file.read_text())
+    report.figure(f"{what}, timed over first algorithms", rates["timed"] / rates["first algorithms"])
+    return same_hash(machine, report, "tuning", f"{what}: again with the file: the same weights",
+                     runs["timed"], runs["timed, again"])
+
+
 def models(machine, report):
     """GPT-2 124M and 355M beside PyTorch, a step of 8 batches and of one; what the tree costs."""
     gpt2(machine, report, "models", "124M", 8, ["TREE", "FAST"], variants=())

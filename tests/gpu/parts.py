@@ -31,6 +31,7 @@ PARTS = (
     # A lease of nine minutes seldom comes here.
     Part(checks.refusals, 10, 30),
     Part(measurements.ops, 30, 100, is_benchmark=True),
+    Part(measurements.tuning, 60, 150, is_benchmark=True),
     Part(checks.bits, 60, 240),
     Part(checks.parity, 60, 240),
     Part(checks.ranks, 60, 480),

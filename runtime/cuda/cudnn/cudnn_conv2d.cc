@@ -8,7 +8,8 @@ struct CudnnConv2d::Library : CudnnConv2dGraphs {
   using CudnnConv2dGraphs::CudnnConv2dGraphs;
 };
 
-CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream) {}
+CudnnConv2d::CudnnConv2d(Stream stream, Choose choose)
+    : stream_(stream), choose_(std::move(choose)) {}
 
 CudnnConv2d::~CudnnConv2d() = default;
 
@@ -19,13 +20,22 @@ bool CudnnConv2d::supports(const CudnnConv2dKey& key) {
     why_not_ = error.what();
     return false;
   }
-  const std::string& refusal = library_->refusal(key);
+  if (choose_ && !chosen_.contains(key)) chosen_.emplace(key, choose_(*this, key));
+  const std::string& refusal = choose_ ? chosen_.at(key) : library_->refusal(key);
   if (!refusal.empty()) why_not_ = refusal;
   return refusal.empty();
 }
 
 void CudnnConv2d::run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays, void* workspace) {
   library_->run(key, arrays, workspace);
+}
+
+std::vector<std::string> CudnnConv2d::offers(const CudnnConv2dKey& key, std::string& why_not) {
+  return library_->offers(key, why_not);
+}
+
+std::string CudnnConv2d::use(const CudnnConv2dKey& key, const std::string& engine) {
+  return library_->use(key, engine);
 }
 
 }  // namespace lockstep::cuda

@@ -5,8 +5,11 @@
 
 #include <compare>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/dtype.h"
 #include "runtime/cuda/stream.h"
@@ -38,7 +41,12 @@ struct CudnnConv2dArrays {
 
 class CudnnConv2d {
  public:
-  explicit CudnnConv2d(Stream stream);
+  // Chooses the engine of a key when it is first asked for, by use(). Returns why the key is not to
+  // run, or an empty string.
+  using Choose = std::function<std::string(CudnnConv2d& cudnn, const CudnnConv2dKey& key)>;
+
+  // `choose`: null for the first engine that is allowed (see cudnn_graphs.cc).
+  explicit CudnnConv2d(Stream stream, Choose choose = nullptr);
   ~CudnnConv2d();
 
   // Whether cuDNN has an engine for the key on this GPU within the planned workspace. The first
@@ -51,11 +59,21 @@ class CudnnConv2d {
   // Queues one pass, which must be supported. `workspace`: cudnn_conv2d_workspace_bytes(key).
   void run(const CudnnConv2dKey& key, const CudnnConv2dArrays& arrays, void* workspace);
 
+  // The engines that cuDNN offers for the key, its favourite first; use() refuses those that are
+  // not allowed. None if the key is not supported; then `why_not` has the reason. Not during a
+  // capture.
+  std::vector<std::string> offers(const CudnnConv2dKey& key, std::string& why_not);
+  // Runs the key by this engine from here on. Returns why that is not possible, or an empty string.
+  // Not during a capture.
+  std::string use(const CudnnConv2dKey& key, const std::string& engine);
+
  private:
   struct Library;
 
   Stream stream_;
-  std::unique_ptr<Library> library_;  // created when first needed
+  Choose choose_;
+  std::unique_ptr<Library> library_;              // created when first needed
+  std::map<CudnnConv2dKey, std::string> chosen_;  // what choose_ has returned
   std::string why_not_;
 };
 

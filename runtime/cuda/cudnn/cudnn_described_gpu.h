@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep::cuda {
 
@@ -21,10 +22,13 @@ struct CudnnQuestion {
   bool build = false;
   // Whether engines may take any workspace; otherwise only what is planned.
   bool any_workspace = false;
+  std::string engine = {};  // of `offers`: builds this one; empty: the first that is allowed
 };
 
 struct CudnnAnswer {
   std::string refusal = {};  // empty if cuDNN supports the pass
+  // The engines that its heuristic lists, also those that are not allowed.
+  std::vector<std::string> offers = {};
   // Of a plan that was built:
   int64_t workspace_bytes = 0;
   std::string engine = {};  // as cuDNN writes it, such as "eng6_k24=26"

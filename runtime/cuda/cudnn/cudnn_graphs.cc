@@ -15,6 +15,9 @@
 // are kept for each GPU and key for the life of the process. The invariant: the choice depends only
 // on the key, the GPU and the version of cuDNN, so all runs, and all ranks with such GPUs, get the
 // same bits. cudnn_answer() takes the same steps for a GPU that may be absent.
+//
+// With execution.tune, step 4 builds the engine that a file names in place of the first; the steps
+// before it are the same. Such a plan lives as long as the object that uses it.
 #include "runtime/cuda/cudnn/cudnn_graphs.h"
 
 #include <cuda_runtime_api.h>
@@ -143,19 +146,44 @@ std::string check_workspace(fe::graph::Graph& graph, int64_t limit, int64_t& nee
          std::to_string(limit) + " are reserved";
 }
 
-// Builds the graph's plan for the current GPU. Returns an empty string, or why the graph cannot
-// run.
+// Steps 1 to 3 for the current GPU; returns an empty string, or why the graph cannot run.
 template <typename Key>
-std::string build_plan(const Key& key, fe::graph::Graph& graph, cudnnHandle_t handle) {
-  const int64_t limit = max_workspace_bytes(key);
-  const std::string refusal =
-      first_refusal({[&] { return graph.validate(); },
-                     [&] { return graph.build_operation_graph(handle); },
-                     [&] { return graph.create_execution_plans({fe::HeurMode_t::A}); },
-                     [&] { return check_support(key, graph, limit); },
-                     [&] { return graph.build_plans(); }});
+std::string find_engines(const Key& key, fe::graph::Graph& graph, cudnnHandle_t handle) {
+  return first_refusal({[&] { return graph.validate(); },
+                        [&] { return graph.build_operation_graph(handle); },
+                        [&] { return graph.create_execution_plans({fe::HeurMode_t::A}); },
+                        [&] { return check_support(key, graph, max_workspace_bytes(key)); }});
+}
+
+// The engines that step 2 has listed.
+std::vector<std::string> engines_of(const fe::graph::Graph& graph) {
+  std::vector<std::string> engines(static_cast<size_t>(graph.get_execution_plan_count()));
+  for (size_t i = 0; i < engines.size(); ++i) {
+    if (graph.get_plan_name_at_index(static_cast<int64_t>(i), engines[i]).is_bad())
+      engines[i].clear();
+  }
+  return engines;
+}
+
+// Step 4 with the engine of this name, or with the first if it is empty.
+std::string build(fe::graph::Graph& graph, const std::string& engine) {
+  if (engine.empty()) return first_refusal({[&] { return graph.build_plans(); }});
+  const std::vector<std::string> engines = engines_of(graph);
+  const auto found = std::ranges::find(engines, engine);
+  if (found == engines.end()) return "cuDNN does not offer it";
+  return first_refusal({[&] { return graph.build_plan_at_index(found - engines.begin()); }});
+}
+
+// All steps. Returns an empty string, or why the graph cannot run.
+template <typename Key>
+std::string build_plan(const Key& key,
+                       fe::graph::Graph& graph,
+                       cudnnHandle_t handle,
+                       const std::string& engine) {
+  std::string refusal = find_engines(key, graph, handle);
+  if (refusal.empty()) refusal = build(graph, engine);
   int64_t needed = 0;
-  return refusal.empty() ? check_workspace(graph, limit, needed) : refusal;
+  return refusal.empty() ? check_workspace(graph, max_workspace_bytes(key), needed) : refusal;
 }
 
 // The same for a GPU that is described. See CudnnQuestion.
@@ -178,9 +206,11 @@ CudnnAnswer answer_for_described_gpu(const Key& key,
                        [&] { return graph->build_operation_graph(); },
                        [&] { return graph->create_execution_plans({fe::HeurMode_t::A}); },
                        [&] { return check_support(key, *graph, limit); }});
+    answer.offers = engines_of(*graph);
     if (!answer.refusal.empty() || !question.build) return answer;
-    answer.refusal = first_refusal({[&] { return graph->build_plans(); },
-                                    [&] { return graph->get_plan_name(answer.engine); }});
+    answer.refusal = build(*graph, question.engine);
+    if (answer.refusal.empty())
+      answer.refusal = first_refusal({[&] { return graph->get_plan_name(answer.engine); }});
     if (answer.refusal.empty())
       answer.refusal = check_workspace(*graph, limit, answer.workspace_bytes);
     return answer;
@@ -206,22 +236,28 @@ struct CudnnGraphs<Key, Arrays>::State {
     return all[current_gpu()];
   }
 
-  const Planned& plan(const Key& key) {
-    const auto found = planned.find(key);
-    if (found != planned.end()) return found->second;
+  // With this engine, or with the first if it is empty.
+  Planned make(const Key& key, const std::string& engine) {
     Planned made;
     try {
       made.graph = make_graph(key, handle.sm());
-      made.refusal = build_plan(key, *made.graph, handle.on(stream));
+      made.refusal = build_plan(key, *made.graph, handle.on(stream), engine);
     } catch (const std::exception& error) {  // from the frontend, if it does not find a library
       made.refusal = error.what();
     }
-    return planned.emplace(key, std::move(made)).first->second;
+    return made;
+  }
+
+  const Planned& plan(const Key& key) {
+    if (const auto found = used.find(key); found != used.end()) return found->second;
+    if (const auto found = planned.find(key); found != planned.end()) return found->second;
+    return planned.emplace(key, make(key, "")).first->second;
   }
 
   Stream stream;
   Handle& handle;
   std::map<Key, Planned>& planned;
+  std::map<Key, Planned> used;  // in place of those, by use()
 };
 
 template <typename Key, typename Arrays>
@@ -248,6 +284,27 @@ void CudnnGraphs<Key, Arrays>::run(const Key& key, const Arrays& arrays, void* w
   if (status.is_bad())
     throw Error(ExitCode::kInternal,
                 std::string("cuDNN's ") + name_of_pass(key) + " failed: " + status.get_message());
+}
+
+template <typename Key, typename Arrays>
+std::vector<std::string> CudnnGraphs<Key, Arrays>::offers(const Key& key, std::string& why_not) {
+  try {
+    const Graph graph = make_graph(key, state_->handle.sm());
+    why_not = find_engines(key, *graph, state_->handle.on(state_->stream));
+    return why_not.empty() ? engines_of(*graph) : std::vector<std::string>{};
+  } catch (const std::exception& error) {
+    why_not = error.what();
+    return {};
+  }
+}
+
+template <typename Key, typename Arrays>
+std::string CudnnGraphs<Key, Arrays>::use(const Key& key, const std::string& engine) {
+  state_->used.erase(key);  // its memory first
+  typename State::Planned made = state_->make(key, engine);
+  std::string refusal = made.refusal;
+  if (refusal.empty()) state_->used.emplace(key, std::move(made));
+  return refusal;
 }
 
 CudnnAnswer cudnn_answer(const CudnnAttentionKey& key,

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
@@ -28,6 +29,14 @@ class CudnnGraphs {
   const std::string& refusal(const Key& key);
   // Queues a graph that is not refused.
   void run(const Key& key, const Arrays& arrays, void* workspace);
+
+  // The engines that cuDNN's heuristic offers for the key's graph, as cuDNN writes them, such as
+  // "eng6_k24=26", its favourite first; use() refuses those that are not allowed. None if the graph
+  // cannot run; then `why_not` has the reason.
+  std::vector<std::string> offers(const Key& key, std::string& why_not);
+  // Builds the plan of this engine, which this object runs for the key from here on. Returns why it
+  // cannot be used, or an empty string.
+  std::string use(const Key& key, const std::string& engine);
 
  private:
   struct State;

@@ -16,7 +16,7 @@ struct CudnnConv2d::Library {};
 
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream), why_not_(kReason) {}
 CudnnAttention::~CudnnAttention() = default;
-CudnnConv2d::CudnnConv2d(Stream stream) : stream_(stream), why_not_(kReason) {}
+CudnnConv2d::CudnnConv2d(Stream stream, Choose) : stream_(stream), why_not_(kReason) {}
 CudnnConv2d::~CudnnConv2d() = default;
 
 std::string cudnn_version() { return ""; }
@@ -30,6 +30,12 @@ void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, 
 void CudnnConv2d::run(const CudnnConv2dKey&, const CudnnConv2dArrays&, void*) {
   LOCKSTEP_CHECK(false, "this build has no cuDNN");
 }
+
+std::vector<std::string> CudnnConv2d::offers(const CudnnConv2dKey&, std::string& why_not) {
+  why_not = kReason;
+  return {};
+}
+std::string CudnnConv2d::use(const CudnnConv2dKey&, const std::string&) { return kReason; }
 
 CudnnAnswer cudnn_answer(const CudnnAttentionKey&, const DescribedGpu&, const CudnnQuestion&) {
   return {kReason};

@@ -2,10 +2,14 @@
 
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "runtime/base/error.h"
+#include "runtime/cuda/algorithm_choices.h"
+#include "runtime/cuda/matmul/algorithm_text.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -42,6 +46,10 @@ cublasLtEpilogue_t epilogue_of(Epilogue epilogue) {
     case Epilogue::kBiasGradient: return CUBLASLT_EPILOGUE_BGRADB;  // a is cuBLASLt's B
   }
   return CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+cublasComputeType_t compute_type(const Product& product) {
+  return product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
 bool has_saved(Epilogue epilogue) {
@@ -83,8 +91,7 @@ class Layout {
 class Description {
  public:
   explicit Description(const Product& product) {
-    const auto compute = product.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-    LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(&description_, compute, CUDA_R_32F));
+    LOCKSTEP_CUBLAS(cublasLtMatmulDescCreate(&description_, compute_type(product), CUDA_R_32F));
     // out^T = op(b)^T op(a)^T, so b comes first. A row-major matrix read as column-major is its
     // transpose, so a matrix that is not transposed needs no transposition here either.
     set(CUBLASLT_MATMUL_DESC_TRANSA, product.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -161,16 +168,28 @@ struct Matmul::Planned {
           p.batch_b),
         out(p.out, p.m, p.n, p.stride_out, p.batch, p.batch_out) {}
 
-  // Chooses an algorithm. Returns why there is none, or an empty string.
-  std::string choose(cublasLtHandle_t handle, const Product& product);
+  // Finds up to `max` algorithms, the first of them by the heuristic's estimate. Returns why there
+  // are none, or an empty string.
+  std::string find(cublasLtHandle_t handle,
+                   const Product& product,
+                   int max,
+                   std::vector<cublasLtMatmulAlgo_t>& algorithms) const;
+  // Sets the first of these, or the algorithm of a text. Returns why it cannot run the product, or
+  // an empty string.
+  std::string set_first(cublasLtHandle_t handle, const Product& product);
+  std::string set(cublasLtHandle_t handle, const Product& product, const std::string& text);
 
   Description description;
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
+  bool is_chosen = false;
   std::string why_not;  // why there is no algorithm; empty if there is one
 };
 
-std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& product) {
+std::string Matmul::Planned::find(cublasLtHandle_t handle,
+                                  const Product& product,
+                                  int max,
+                                  std::vector<cublasLtMatmulAlgo_t>& algorithms) const {
   constexpr int64_t kSavedMultiple = 8;  // of the rows that an epilogue saves
   if (has_saved(product.epilogue) && product.n % kSavedMultiple != 0)
     return "rows that an epilogue saves must be multiples of 8";
@@ -194,7 +213,7 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
                  alignment(product.in, product.batch_a));
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, out_alignment);
   preference.set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, out_alignment);
-  cublasLtMatmulHeuristicResult_t best{};
+  std::vector<cublasLtMatmulHeuristicResult_t> results(static_cast<size_t>(max));
   int found = 0;
   const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(handle,
                                                                description.get(),
@@ -203,29 +222,91 @@ std::string Matmul::Planned::choose(cublasLtHandle_t handle, const Product& prod
                                                                out.get(),
                                                                out.get(),
                                                                preference.get(),
-                                                               1,
-                                                               &best,
+                                                               max,
+                                                               results.data(),
                                                                &found);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
     return cublasLtGetStatusName(status);
   LOCKSTEP_CUBLAS(status);
-  algorithm = best.algo;
-  return found > 0 && best.state == CUBLAS_STATUS_SUCCESS ? "" : "its heuristic finds none";
+  results.resize(static_cast<size_t>(found));
+  for (const cublasLtMatmulHeuristicResult_t& result : results) {
+    if (result.state == CUBLAS_STATUS_SUCCESS) algorithms.push_back(result.algo);
+  }
+  return algorithms.empty() ? "its heuristic finds none" : "";
 }
 
-Matmul::Matmul(Stream stream, void* workspace)
-    : library_(std::make_unique<Library>()), stream_(stream), workspace_(workspace) {}
+std::string Matmul::Planned::set_first(cublasLtHandle_t handle, const Product& product) {
+  std::vector<cublasLtMatmulAlgo_t> first;
+  std::string refusal = find(handle, product, 1, first);
+  if (refusal.empty()) algorithm = first[0];
+  return refusal;
+}
+
+std::string Matmul::Planned::set(cublasLtHandle_t handle,
+                                 const Product& product,
+                                 const std::string& text) {
+  const cudaDataType_t in = data_type(product.in);
+  cublasLtMatmulAlgo_t made{};
+  std::string refusal = make_algorithm(
+      handle, {compute_type(product), CUDA_R_32F, in, in, data_type(product.out)}, text, made);
+  if (!refusal.empty()) return refusal;
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status = cublasLtMatmulAlgoCheck(
+      handle, description.get(), b.get(), a.get(), out.get(), out.get(), &made, &result);
+  if (status != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusName(status);
+  if (result.workspaceSize > kWorkspaceBytes)
+    return fmt::format("it needs {} bytes of workspace, but {} are reserved",
+                       result.workspaceSize,
+                       kWorkspaceBytes);
+  algorithm = made;
+  return "";
+}
+
+Matmul::Matmul(Stream stream, void* workspace, Choose choose)
+    : library_(std::make_unique<Library>()),
+      stream_(stream),
+      workspace_(workspace),
+      choose_(std::move(choose)) {}
 
 Matmul::~Matmul() = default;
 
-Matmul::Planned& Matmul::plan(const Product& product) {
+Matmul::Planned& Matmul::described(const Product& product) {
   std::unique_ptr<Planned>& planned = planned_[product];
-  if (!planned) {
-    auto made = std::make_unique<Planned>(product);
-    made->why_not = made->choose(library_->handle, product);
-    planned = std::move(made);
-  }
+  if (!planned) planned = std::make_unique<Planned>(product);
   return *planned;
+}
+
+Matmul::Planned& Matmul::plan(const Product& product) {
+  Planned& planned = described(product);
+  if (planned.is_chosen) return planned;
+  if (choose_) {
+    planned.why_not = choose_(*this, product);
+  } else {
+    planned.why_not = planned.set_first(library_->handle, product);
+  }
+  planned.is_chosen = true;
+  return planned;
+}
+
+std::vector<std::string> Matmul::offers(const Product& product, std::string& why_not) {
+  constexpr int kMax = 16;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  why_not = described(product).find(library_->handle, product, kMax, algorithms);
+  std::vector<std::string> texts;
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    std::string text = text_of(algorithm);
+    if (std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+std::string Matmul::use(const Product& product, const std::string& algorithm) {
+  Planned& planned = described(product);
+  std::string refusal = algorithm == kFirstAlgorithm
+                            ? planned.set_first(library_->handle, product)
+                            : planned.set(library_->handle, product, algorithm);
+  if (refusal.empty()) planned.is_chosen = true;
+  return refusal;
 }
 
 const std::string& Matmul::why_not(const Product& product) { return plan(product).why_not; }

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/dtype.h"
 #include "runtime/cuda/stream.h"
@@ -54,14 +56,18 @@ struct ProductOperands {
   float* bias_gradient = nullptr;  // (m), for kBiasGradient, whose product is stored as float too
 };
 
-// Runs products on one stream. The algorithm of each Product is chosen once, by cuBLASLt's
-// heuristic and not by timing, and kept. So with the same library and GPU, every run uses the same
-// algorithm and gets the same bits. Algorithms that sum with atomics are excluded. Throws Error
-// (kInternal) on failure.
+// Runs products on one stream. The algorithm of each Product is chosen once and kept: by default
+// the first of cuBLASLt's heuristic, which is not timed. So with the same library and GPU, every
+// run uses the same algorithm and gets the same bits. Algorithms that sum with atomics are
+// excluded. Throws Error (kInternal) on failure.
 class Matmul {
  public:
-  // `workspace`: device memory of kWorkspaceBytes, borrowed.
-  Matmul(Stream stream, void* workspace);
+  // Chooses the algorithm of a product when it is first asked for, by use(). Returns why the
+  // product is not to run, or an empty string.
+  using Choose = std::function<std::string(Matmul& matmul, const Product& product)>;
+
+  // `workspace`: device memory of kWorkspaceBytes, borrowed. `choose`: null for the default.
+  Matmul(Stream stream, void* workspace, Choose choose = nullptr);
   ~Matmul();
 
   // Whether cuBLASLt has an algorithm for the product. The first call for a product must not be
@@ -72,16 +78,26 @@ class Matmul {
   // Queues one product, which must be supported. All operands are aligned to 16 bytes.
   void run(const Product& product, const ProductOperands& operands);
 
+  // The algorithms that cuBLASLt's heuristic offers for the product, as text (algorithm_text.h),
+  // the fastest by its estimate first; none if the product is not supported, and then `why_not` has
+  // the reason. Not during a capture.
+  std::vector<std::string> offers(const Product& product, std::string& why_not);
+  // Runs the product by this algorithm, or kFirstAlgorithm, from here on. Returns why cuBLASLt
+  // refuses it for the product, or an empty string. Not during a capture.
+  std::string use(const Product& product, const std::string& algorithm);
+
   static constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 
  private:
   struct Planned;
   Planned& plan(const Product& product);
+  Planned& described(const Product& product);
 
   struct Library;
   std::unique_ptr<Library> library_;
   Stream stream_;
   void* workspace_;
+  Choose choose_;
   std::map<Product, std::unique_ptr<Planned>> planned_;
 };
 

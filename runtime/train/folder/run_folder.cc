@@ -74,7 +74,8 @@ void remove_unfinished(const std::filesystem::path& folder) {
                            "generation",
                            "local_copies",
                            "timeline.json",
-                           "buckets.json"})
+                           "buckets.json",
+                           "algorithms.txt"})
     ::unlink((folder / name).string().append(".tmp").c_str());
 }
 
