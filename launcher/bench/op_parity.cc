@@ -39,7 +39,7 @@ class Pair {
   Pair(const ParityCase& test, exec::Device& device, const ParityMode& mode)
       : mode_(mode),
         cpu_graph_(graph_of(test, DType::kF32, 1)),
-        device_graph_(graph_of(test, mode.compute, device.ops().logits_alignment)),
+        device_graph_(graph_of(test, mode.compute, device.ops().head_multiple)),
         cpu_backend_(cpu::make_backend()),
         device_backend_(device.make_backend({.tf32 = mode.tf32, .compute = mode.compute})) {
     device_backend_->reserve(device.ops().workspace_bytes +
@@ -86,10 +86,10 @@ class Pair {
   }
 
  private:
-  static graph::Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
+  static graph::Graph graph_of(const ParityCase& test, DType compute, int head_multiple) {
     graph::GraphOptions options(test.purpose);
     options.compute = compute;
-    options.logits_alignment = logits_alignment;
+    options.head_multiple = head_multiple;
     options.lanes = test.lanes;
     return test.build(options);
   }

@@ -48,7 +48,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
                                                  : graph::Purpose::kInference);
   options.compute = compute;
   options.lanes = test.lanes;
-  options.logits_alignment = test.logits_alignment;
+  options.head_multiple = test.head_multiple;
   options.class_weights = test.class_weights;
   options.bf16x3 = test.bf16x3;
   graph::GraphBuilder builder(options);
@@ -184,6 +184,11 @@ class Arrays {
   std::set<TensorId> over_;  // outputs that lie over inputs
 };
 
+// What follows a parameter, or its gradient, in memory is 0 at any time.
+void clear_padding(const graph::Tensor& tensor, std::vector<double>& values) {
+  if (tensor.padded_rows > 0) std::fill(values.begin() + tensor.shape.elements(), values.end(), 0);
+}
+
 void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
   for (size_t id = 0; id < of.graph.tensors.size(); ++id) {
     if (!of.given[id]) continue;
@@ -192,6 +197,7 @@ void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
     fill_uniform(values, test.low, test.high, id + 1);
     for (size_t i = 0; test.value && i < values.size(); ++i)
       values[i] = test.value(tensor.name, static_cast<int64_t>(i));
+    clear_padding(tensor, values);
     arrays.write(static_cast<TensorId>(id), values);
   }
 }
@@ -313,7 +319,10 @@ class Comparison {
     SCOPED_TRACE(where_ + ": " + graph::name_of(op.kind) + " by " + implementation.name);
     inputs_ = read(op.inputs, arrays_);
     found_ = read(op.outputs, arrays_);
-    for (auto& [id, values] : found_) fill_uniform(values, -1, 1, static_cast<uint64_t>(id));
+    for (auto& [id, values] : found_) {
+      fill_uniform(values, -1, 1, static_cast<uint64_t>(id));
+      clear_padding(of_.graph[id], values);
+    }
     Bytes first;
     for (const Way& way : device_.ways) {
       way.with([&] { run(op, implementation, arrays_); });
