@@ -18,7 +18,7 @@
 // kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The
 // layout depends on the graph, the lanes and the bucket size only.
 //
-// The rows of zeros after a head's weight (graph/ops/padded_head.h) belong to its slot: ops read and
+// Rows of zeros after a head's weight (graph/ops/padded_head.h) belong to its slot: ops read and
 // write them, buckets carry them, and optimizers keep them 0. Files, hashes and norms see only the
 // slot's elements.
 #include "runtime/plan/layout.h"

@@ -165,10 +165,14 @@ class Arrays {
     });
     return all;
   }
+  // Rows that follow a parameter, or its gradient, are 0 whatever `values` has for them.
   void write(TensorId id, const std::vector<double>& values) {
-    with_type(type_of(graph_[id]), [&]<typename T>() {
+    const graph::Tensor& tensor = graph_[id];
+    const size_t kept =
+        tensor.padded_rows > 0 ? static_cast<size_t>(tensor.shape.elements()) : values.size();
+    with_type(type_of(tensor), [&]<typename T>() {
       auto* to = reinterpret_cast<T*>(pointers_[static_cast<size_t>(id)]);
-      for (size_t i = 0; i < values.size(); ++i) to[i] = narrowed<T>(values[i]);
+      for (size_t i = 0; i < values.size(); ++i) to[i] = narrowed<T>(i < kept ? values[i] : 0);
     });
   }
 
@@ -184,11 +188,6 @@ class Arrays {
   std::set<TensorId> over_;  // outputs that lie over inputs
 };
 
-// What follows a parameter, or its gradient, in memory is 0 at any time.
-void clear_padding(const graph::Tensor& tensor, std::vector<double>& values) {
-  if (tensor.padded_rows > 0) std::fill(values.begin() + tensor.shape.elements(), values.end(), 0);
-}
-
 void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
   for (size_t id = 0; id < of.graph.tensors.size(); ++id) {
     if (!of.given[id]) continue;
@@ -197,7 +196,6 @@ void fill_inputs(const OpTest& test, const OpGraph& of, Arrays& arrays) {
     fill_uniform(values, test.low, test.high, id + 1);
     for (size_t i = 0; test.value && i < values.size(); ++i)
       values[i] = test.value(tensor.name, static_cast<int64_t>(i));
-    clear_padding(tensor, values);
     arrays.write(static_cast<TensorId>(id), values);
   }
 }
@@ -319,10 +317,7 @@ class Comparison {
     SCOPED_TRACE(where_ + ": " + graph::name_of(op.kind) + " by " + implementation.name);
     inputs_ = read(op.inputs, arrays_);
     found_ = read(op.outputs, arrays_);
-    for (auto& [id, values] : found_) {
-      fill_uniform(values, -1, 1, static_cast<uint64_t>(id));
-      clear_padding(of_.graph[id], values);
-    }
+    for (auto& [id, values] : found_) fill_uniform(values, -1, 1, static_cast<uint64_t>(id));
     Bytes first;
     for (const Way& way : device_.ways) {
       way.with([&] { run(op, implementation, arrays_); });
