@@ -16,11 +16,11 @@ PowerSgdLayout power_sgd_layout(const std::vector<FlatMatrix>& matrices,
     if (until > end) layout.exact.push_back({end, until});
   };
   for (const FlatMatrix& matrix : matrices) {
-    const auto [offset, rows, columns] = matrix;
+    const auto [offset, rows, columns, padding] = matrix;
     LOCKSTEP_CHECK(offset >= end);
     if (kMinRatio * rank * (rows + columns) > rows * columns) continue;
     keep_exact(offset);
-    end = offset + rows * columns;
+    end = offset + rows * columns + padding;
     layout.matrices.push_back(
         {offset, {rows, columns, rank}, layout.left_elements, layout.right_elements});
     layout.left_elements += rows * rank;

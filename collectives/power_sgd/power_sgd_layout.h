@@ -15,6 +15,7 @@ struct FlatMatrix {
   int64_t offset = 0;
   int64_t rows = 0;
   int64_t columns = 0;
+  int64_t padding = 0;  // elements after it that are always 0, and need not travel
 };
 
 struct PowerSgdLayout {

@@ -88,10 +88,10 @@ class Pair {
   }
 
  private:
-  static graph::Graph graph_of(const ParityCase& test, DType compute, int logits_alignment) {
+  static graph::Graph graph_of(const ParityCase& test, DType compute, int head_multiple) {
     graph::GraphOptions options(test.purpose);
     options.compute = compute;
-    options.logits_alignment = logits_alignment;
+    options.head_multiple = head_multiple;
     options.lanes = test.lanes;
     return test.build(options);
   }
@@ -99,7 +99,7 @@ class Pair {
   // As a run on the device has it.
   static graph::Graph graph_for(const ParityCase& test, exec::Device& device, DType compute) {
     const exec::OpSet& ops = device.ops();
-    graph::Graph graph = graph_of(test, compute, ops.logits_alignment);
+    graph::Graph graph = graph_of(test, compute, ops.head_multiple);
     graph::save_relu_masks(
         graph, [&](const graph::Graph& g, const graph::Op& op) { return ops.supports(g, op); });
     return graph;

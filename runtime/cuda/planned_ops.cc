@@ -20,7 +20,7 @@
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kLogitsAlignment = 128;  // bytes: full tiles of products, and full cache lines
+constexpr int kHeadMultiple = 64;  // full tiles of products, and full cache lines
 
 template <auto workspace_bytes = exec::no_workspace, auto supports = exec::any_op>
 constexpr exec::Implementation of(graph::OpKind kind) {
@@ -108,7 +108,7 @@ const exec::OpSet& planned_ops() {
                                   kTypes,
                                   true,
                                   kWorkspaceBytes,
-                                  kLogitsAlignment,
+                                  kHeadMultiple,
                                   kMaxTerms,
                                   kMaxUpdateGroups,
                                   newton_schulz_bytes};

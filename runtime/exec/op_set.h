@@ -62,7 +62,7 @@ struct OpSet {
   std::span<const DType> types;  // in which it computes
   bool separate_memory;          // the host cannot reach the memory of Backend::allocate()
   size_t workspace_bytes;    // device memory that the backend uses in addition to the plan's rows
-  int logits_alignment;      // bytes: see GraphOptions
+  int head_multiple;         // see GraphOptions
   int max_tree_terms;        // max number of sums that one call adds in tree order
   size_t max_update_groups;  // of constants in a Backend::flat_update()
   // Workspace bytes of Backend::newton_schulz().

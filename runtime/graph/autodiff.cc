@@ -80,6 +80,7 @@ TensorId GradientBuilder::new_gradient(TensorId of) {
   gradient.name = "d_" + graph_[of].name;
   gradient.shape = graph_[of].shape;
   gradient.padded_columns = graph_[of].padded_columns;
+  gradient.padded_rows = graph_[of].padded_rows;
   gradient.dtype = graph_[of].role == Role::kParameter ? DType::kF32 : graph_[of].dtype;
   return graph_.add(std::move(gradient));
 }

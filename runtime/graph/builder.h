@@ -37,9 +37,10 @@ struct GraphOptions {
   Purpose purpose;
   // type of parameters and activations; statistics of rows are always f32
   DType compute = DType::kF32;
-  int logits_alignment = 1;  // bytes: rows of logits are padded to multiples of it
-  bool recompute = false;    // blocks are recomputed in the backward pass
-  int lanes = 1;             // of the run
+  // the outputs of a head are padded to a multiple of it in memory: see graph/ops/padded_head.h
+  int head_multiple = 1;
+  bool recompute = false;  // blocks are recomputed in the backward pass
+  int lanes = 1;           // of the run
   // products of floats as three bfloat16 numbers, if the device has them: see Graph
   bool bf16x3 = false;
   bool packed = false;    // language models: samples are packed from documents, see packed_tokens.h

@@ -78,12 +78,19 @@ struct Tensor : ParameterAttributes {
   std::shared_ptr<const std::vector<std::byte>> constant;  // constants only: bytes() of it
   bool detached = false;       // activations only: gradients do not flow through it
   int64_t padded_columns = 0;  // elements from row to row if rows are padded; 0: they are not
+  // Parameters and their gradients only: the first extent in memory if zeros follow the elements;
+  // 0: none do. Files, norms and hashes never see the zeros. See graph/ops/padded_head.h.
+  int64_t padded_rows = 0;
 
   int64_t row_stride() const { return padded_columns > 0 ? padded_columns : shape.columns(); }
-  size_t bytes() const {
-    const int64_t elements = padded_columns > 0 ? shape.rows() * padded_columns : shape.elements();
-    return static_cast<size_t>(elements) * size_of(dtype);
+  // The first extent, with the rows of zeros.
+  int64_t memory_rows() const { return padded_rows > 0 ? padded_rows : shape[0]; }
+  // With all padding.
+  int64_t memory_elements() const {
+    if (padded_rows > 0) return padded_rows * (shape.elements() / shape[0]);
+    return padded_columns > 0 ? shape.rows() * padded_columns : shape.elements();
   }
+  size_t bytes() const { return static_cast<size_t>(memory_elements()) * size_of(dtype); }
 };
 
 // Absent inputs and outputs are kNoTensor.

@@ -60,6 +60,7 @@ int64_t OpCall::input_stride(InputName name) const { return graph_[op_.inputs[na
 int64_t OpCall::output_stride(OutputName name) const {
   return graph_[op_.outputs[name]].row_stride();
 }
+int64_t OpCall::input_rows(InputName name) const { return graph_[op_.inputs[name]].memory_rows(); }
 bool OpCall::training() const { return graph_.purpose == Purpose::kTraining; }
 bool OpCall::bf16x3() const { return graph_.bf16x3; }
 

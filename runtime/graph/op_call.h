@@ -106,6 +106,8 @@ class OpCall {
   // Elements from row to row.
   int64_t input_stride(InputName name) const;
   int64_t output_stride(OutputName name) const;
+  // The first extent in memory: with the rows of zeros after a parameter.
+  int64_t input_rows(InputName name) const;
   template <typename T>
   const T& attributes() const {
     return all_attributes().as<T>();

@@ -17,6 +17,10 @@
 // Blocks are padded to multiples of slices() * kSliceAlignment and slots begin at multiples of
 // kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The
 // layout depends on the graph, the lanes and the bucket size only.
+//
+// Rows of zeros after a head's weight (graph/ops/padded_head.h) belong to its slot: ops read and
+// write them, buckets carry them, and optimizers keep them 0. Files, hashes and norms see only the
+// slot's elements.
 #include "runtime/plan/layout.h"
 
 #include <algorithm>
@@ -108,19 +112,20 @@ ParameterLayout make_layout(const graph::Graph& training,
   SortKey::Region region = SortKey::kTrained;
   for (size_t index : order) {
     const graph::Tensor& tensor = training[training.parameters[index]];
-    const int64_t elements = tensor.shape.elements();
+    const int64_t elements = tensor.shape.elements(), in_memory = tensor.memory_elements();
     // The last bucket of a large parameter takes more parameters as long as there is room.
     const int64_t filled = offset - block_begin, in_last_bucket = filled % max_bucket_elements;
     const bool fits =
-        filled == 0 || (in_last_bucket > 0 && in_last_bucket + elements <= max_bucket_elements);
+        filled == 0 || (in_last_bucket > 0 && in_last_bucket + in_memory <= max_bucket_elements);
     if (keys[index].region != region || !fits) end_block();
     region = keys[index].region;
     if (region == SortKey::kStatistics && !statistics_begin) statistics_begin = offset;
     if (region == SortKey::kFrozen && !frozen_begin) frozen_begin = offset;
-    layout.slots[index] = {tensor, tensor.name, tensor.shape, offset, elements, offset};
+    layout.slots[index] = {
+        tensor, tensor.name, tensor.shape, offset, elements, offset, in_memory - elements};
     layout.parameters += elements;
     if (tensor.frozen) layout.frozen_parameters += elements;
-    offset += (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+    offset += (in_memory + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
   }
   end_block();
   layout.elements = offset;

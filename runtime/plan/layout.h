@@ -17,6 +17,7 @@ struct ParameterSlot : graph::ParameterAttributes {
   int64_t offset = 0;
   int64_t elements = 0;
   int64_t gradient_offset = 0;  // of one lane's gradient in a gradient buffer
+  int64_t padding = 0;          // elements in rows of zeros after it, which ops read and write
 
   // Whether it is a matrix that a step updates, with the first extent as the rows.
   bool is_trained_matrix() const { return shape.rank() >= 2 && running_momentum == 0 && !frozen; }
@@ -61,7 +62,7 @@ struct ParameterLayout {
 };
 
 inline bool overlap(const ParameterSlot& slot, const collectives::Range& range) {
-  return slot.offset < range.end && slot.offset + slot.elements > range.begin;
+  return slot.offset < range.end && slot.offset + slot.elements + slot.padding > range.begin;
 }
 
 // `bucket_elements`: max total number of elements of a block's parameters, and about those of a

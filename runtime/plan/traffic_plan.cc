@@ -15,7 +15,7 @@ std::vector<collectives::FlatMatrix> matrices_of(const ParameterLayout& layout) 
   std::vector<collectives::FlatMatrix> matrices;
   for (const ParameterSlot& slot : layout.slots) {
     if (slot.is_trained_matrix())
-      matrices.push_back({slot.offset, slot.shape[0], slot.elements / slot.shape[0]});
+      matrices.push_back({slot.offset, slot.shape[0], slot.elements / slot.shape[0], slot.padding});
   }
   std::ranges::sort(matrices, {}, &collectives::FlatMatrix::offset);
   return matrices;

@@ -17,7 +17,7 @@ graph::GraphOptions options_for(const ResolvedRun& run, graph::Purpose purpose) 
   const config::ModelTraits& traits = run.model->traits();
   graph::GraphOptions options(purpose);
   options.compute = compute_type(config.execution.precision);
-  options.logits_alignment = run.ops->logits_alignment;
+  options.head_multiple = run.ops->head_multiple;
   options.lanes = static_cast<int>(config.train.lanes);
   options.bf16x3 = config.execution.bf16x3;
   options.packed = run.samples_are_packed();

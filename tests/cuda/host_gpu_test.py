@@ -82,6 +82,8 @@ def same_as_the_cpu(trial, name, config):
     trial.train(config, "--device", "cpu", "--max-steps", "4", run_dir=crossed)
     moved = trial.train(config, "--device", "cuda", "--resume", "auto", run_dir=crossed)
     trial.close(cpu["losses"], moved["losses"], 2e-5, f"{name}: begun on the CPU, ended on the GPU")
+    if name == "gpt":
+        back_from_the_gpu(trial, config, cpu, crossed)
     plain = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_PLAIN": "1"})
     trial.close(gpu["losses"], plain["losses"], 1e-6, f"{name}: without epilogues")
     own = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": "all"})
@@ -92,6 +94,19 @@ def same_as_the_cpu(trial, name, config):
         some = trial.train(config, "--device", "cuda", environment={"FAKE_CUBLASLT_REFUSES": words})
         trial.close(gpu["losses"], some["losses"], 2e-5, f"{name}: without algorithms for {words}")
     return gpu
+
+
+def back_from_the_gpu(trial, config, cpu, of_the_cpu):
+    """A GPU pads the vocabulary in memory: its checkpoints have the shapes of the CPU's."""
+    back = trial.folder / "back"
+    trial.train(config, "--device", "cuda", "--max-steps", "4", run_dir=back)
+    for file in ("model.safetensors", "optimizer-00000-of-00001.safetensors"):
+        shapes = [shapes_of(run_dir / "checkpoints" / "step-00000004" / file)
+                  for run_dir in (of_the_cpu, back)]
+        trial.check(shapes[0] == shapes[1] and [19, 32] in shapes[0].values(),
+                    f"gpt: {file} of a GPU has the CPU's names and shapes", str(shapes))
+    moved = trial.train(config, "--device", "cpu", "--resume", "auto", run_dir=back)
+    trial.close(cpu["losses"], moved["losses"], 2e-5, "gpt: begun on the GPU, ended on the CPU")
 
 
 def precisions(trial, name, config, fp32):
@@ -266,13 +281,23 @@ def skipped_steps(trial, optimizer):
                 "a skipped step touches neither moments nor average", f"{weights[:5]} {kept}")
 
 
+def header_of(data):
+    """What a safetensors file has about its tensors, and where their data begin."""
+    begin = 8 + int.from_bytes(data[:8], "little")
+    return json.loads(data[8:begin]), begin
+
+
+def shapes_of(path):
+    header, _ = header_of(path.read_bytes())
+    return {name: tensor["shape"] for name, tensor in header.items() if name != "__metadata__"}
+
+
 def floats(path):
     """The tensors of a safetensors file of floats."""
     data = path.read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
+    header, begin = header_of(data)
     return {name: array.array(
-        "f", data[8 + size + tensor["data_offsets"][0]:8 + size + tensor["data_offsets"][1]])
+        "f", data[begin + tensor["data_offsets"][0]:begin + tensor["data_offsets"][1]])
             for name, tensor in header.items() if name != "__metadata__"}
 
 

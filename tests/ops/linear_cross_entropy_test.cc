@@ -180,7 +180,7 @@ TEST(LinearCrossEntropyTest, HasNoGradientOfAFrozenWeight) {
 TEST(LinearCrossEntropyTest, PaddedLogitsMatchTheReference) {
   for (const bool bias : {false, true}) {
     OpTest test = head({24, 16, 61, 8, 1 << 30, bias}, 0.1f);
-    test.logits_alignment = 32;
+    test.head_multiple = 32;
     check_on_all_devices(test);
   }
 }

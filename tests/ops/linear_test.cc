@@ -1,7 +1,8 @@
 // Catches: a bias or activation applied to the wrong element, twice, to a partial sum or not at
 // all; a value before the activation that is not kept; operands taken the wrong way round; outputs
 // that depend on how many rows there are, on the threads or on the vector width; accumulation where
-// there should be none, or none where there should be; padding of rows that is overwritten or read.
+// there should be none, or none where there should be; padding of rows that is overwritten or read;
+// padding of a head's weight that does not stay 0 or changes a result.
 #include "runtime/graph/ops/linear.h"
 
 #include <gtest/gtest.h>
@@ -65,6 +66,7 @@ void reference_forward(const graph::OpCall& call) {
       if (op.pre != nullptr) op.pre[m * op.shape.outputs + n] = sum;
       op.y[m * op.stride + n] = activation_value(op.activation, sum);
     }
+    std::fill(op.y + m * op.stride + op.shape.outputs, op.y + m * op.stride + op.padded_outputs, 0);
   }
 }
 
@@ -260,6 +262,29 @@ TEST(LinearTest, LeavesThePaddingOfRows) {
     builder[builder.graph().ops.back().outputs[graph::LinearOut::kY]].padded_columns = 24;
   };
   check_on_all_devices(test);
+}
+
+// The head of a network, whose weight and bias zeros follow in memory. The logits of the second
+// case have no room for all of them.
+TEST(LinearTest, PadsTheOutputsOfAHeadWithZeros) {
+  for (const int64_t stride : {24, 0, 32}) {
+    for (const bool bias : {false, true}) {
+      OpTest test = linear({9, 12, 21}, bias, Activation::kNone);
+      test.name += ", padded";
+      test.cpu = {};
+      test.build = [=, build = test.build](graph::GraphBuilder& builder) {
+        build(builder);
+        for (const TensorId parameter : builder.graph().parameters)
+          builder[parameter].padded_rows = 24;
+        builder[builder.graph().ops.back().outputs[graph::LinearOut::kY]].padded_columns = stride;
+      };
+      test.value = [=](const std::string& tensor, int64_t i) {
+        if (tensor == "d_y" && stride > 0 && i % stride >= 21) return 0.0;
+        return std::sin(static_cast<double>(7 * i + static_cast<int64_t>(tensor.size())));
+      };
+      check_on_all_devices(test);
+    }
+  }
 }
 
 // What other ops make of linear_backward: one that adds to gradients, has no d_x, or multiplies it

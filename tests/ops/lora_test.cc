@@ -1,5 +1,6 @@
 // Catches: a part's product in another part's columns, rows of B or of h taken from the wrong part,
-// the scale left out or applied twice, columns outside all parts that change, d_B that is added
+// the scale left out or applied twice, columns outside all parts that change, rows of logits that
+// are taken to lie close together, d_B that is added
 // where it is to be overwritten, or the other way round.
 #include "runtime/graph/ops/lora.h"
 
@@ -23,35 +24,35 @@ const graph::LoraPart* part_of_column(const std::vector<graph::LoraPart>& parts,
 
 void reference(const graph::OpCall& call) {
   const graph::LoraAdd<double> op{call};
-  const auto [rows, outputs, inner, rank] = op.sizes;
+  const auto [rows, stride, inner, rank] = op.sizes;
   const std::vector<graph::LoraPart> parts = graph::parts_of(*op.attributes, rank);
-  for (int64_t i = 0; i < rows * outputs; ++i) {
+  for (int64_t i = 0; i < rows * stride; ++i) {
     op.out[i] = op.y[i];
-    const graph::LoraPart* const part = part_of_column(parts, i % outputs);
+    const graph::LoraPart* const part = part_of_column(parts, i % stride);
     if (part == nullptr) continue;
-    const int64_t row = part->row + i % outputs - part->column;
+    const int64_t row = part->row + i % stride - part->column;
     for (int64_t k = 0; k < rank; ++k)
       op.out[i] +=
-          op.attributes->scale * op.h[i / outputs * inner + part->inner + k] * op.b[row * rank + k];
+          op.attributes->scale * op.h[i / stride * inner + part->inner + k] * op.b[row * rank + k];
   }
 }
 
 void reference_backward(const graph::OpCall& call) {
   const graph::LoraAddBackward<double> op{call};
-  const auto [rows, outputs, inner, rank] = op.sizes;
+  const auto [rows, stride, inner, rank] = op.sizes;
   const double scale = op.attributes->scale;
   for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {
     for (int64_t k = 0; k < rank; ++k) {
       for (int64_t m = 0; op.d_h != nullptr && m < rows; ++m) {
         double sum = 0;
         for (int64_t r = 0; r < part.rows; ++r)
-          sum += op.d_out[m * outputs + part.column + r] * op.b[(part.row + r) * rank + k];
+          sum += op.d_out[m * stride + part.column + r] * op.b[(part.row + r) * rank + k];
         op.d_h[m * inner + part.inner + k] = scale * sum;
       }
       for (int64_t r = 0; op.d_b != nullptr && r < part.rows; ++r) {
         double sum = 0;
         for (int64_t m = 0; m < rows; ++m)
-          sum += op.d_out[m * outputs + part.column + r] * op.h[m * inner + part.inner + k];
+          sum += op.d_out[m * stride + part.column + r] * op.h[m * inner + part.inner + k];
         double& d_b = op.d_b[(part.row + r) * rank + k];
         d_b = (op.accumulate ? d_b : 0) + scale * sum;
       }
@@ -68,11 +69,9 @@ constexpr exec::Implementation kReference[] = {
 // is half an ulp of that at most, and far less of most. What is stored is h times the scale, whose
 // rounding every product has, and the result.
 Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t) {
-  const auto sizes = graph::LoraSizes::of(expected.input_shape(graph::LoraAddIn::kY),
-                                          expected.input_shape(graph::LoraAddIn::kH),
-                                          expected.input_shape(graph::LoraAddIn::kB));
+  const auto sizes = graph::LoraSizes::of(expected);
   const auto terms = static_cast<double>(expected.kind() == graph::OpKind::kLoraAdd ? sizes.rank
-                                         : output == graph::LoraAddBackwardOut::kDH ? sizes.outputs
+                                         : output == graph::LoraAddBackwardOut::kDH ? sizes.stride
                                                                                     : sizes.rows);
   return {(terms + 2) * (terms + 2), 4 * (terms + 2)};
 }
@@ -137,6 +136,22 @@ TEST(LoraTest, MatchesTheReferenceOnAllDevices) {
     OpTest inference = lora(at);
     inference.gradients = 0;
     check_on_all_devices(inference);
+  }
+}
+
+// Logits: y and out, and so d_out, have rows with room behind them.
+TEST(LoraTest, LeavesThePaddingOfLogits) {
+  for (const Case& at : {Case{9, 40, 8, {{0, 16}, {24, 16}}}, Case{17, 30, 4, {{10, 20}}}}) {
+    OpTest test = lora(at);
+    test.name += ", padded";
+    test.build = [build = test.build](graph::GraphBuilder& builder) {
+      build(builder);
+      const graph::Op& op = builder.graph().ops.back();
+      for (const TensorId id :
+           {op.inputs[graph::LoraAddIn::kY], op.outputs[graph::LoraAddOut::kOut]})
+        builder[id].padded_columns = 64;
+    };
+    check_on_all_devices(test);
   }
 }
 

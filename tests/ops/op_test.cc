@@ -48,7 +48,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
                                                  : graph::Purpose::kInference);
   options.compute = compute;
   options.lanes = test.lanes;
-  options.logits_alignment = test.logits_alignment;
+  options.head_multiple = test.head_multiple;
   options.class_weights = test.class_weights;
   options.bf16x3 = test.bf16x3;
   graph::GraphBuilder builder(options);
@@ -165,10 +165,14 @@ class Arrays {
     });
     return all;
   }
+  // Rows that follow a parameter, or its gradient, are 0 whatever `values` has for them.
   void write(TensorId id, const std::vector<double>& values) {
-    with_type(type_of(graph_[id]), [&]<typename T>() {
+    const graph::Tensor& tensor = graph_[id];
+    const size_t kept =
+        tensor.padded_rows > 0 ? static_cast<size_t>(tensor.shape.elements()) : values.size();
+    with_type(type_of(tensor), [&]<typename T>() {
       auto* to = reinterpret_cast<T*>(pointers_[static_cast<size_t>(id)]);
-      for (size_t i = 0; i < values.size(); ++i) to[i] = narrowed<T>(values[i]);
+      for (size_t i = 0; i < values.size(); ++i) to[i] = narrowed<T>(i < kept ? values[i] : 0);
     });
   }
 

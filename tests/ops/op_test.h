@@ -35,10 +35,9 @@ struct OpTest {
   // Outputs, from the first on, whose gradients the backward pass is given; 0: no backward pass.
   // A loss has its gradient among its outputs, which lies over its first input, where this is 1.
   size_t gradients = 1;
-  int lanes = 1;  // of GraphOptions
-  int logits_alignment =
-      1;                // of GraphOptions; the elements of padded rows are counted with padding
-  bool bf16x3 = false;  // of GraphOptions
+  int lanes = 1;          // of GraphOptions
+  int head_multiple = 1;  // of GraphOptions; elements of tensors are counted with padding
+  bool bf16x3 = false;    // of GraphOptions
   std::vector<float> class_weights = {};  // of GraphOptions
   bool any_address = true;                // also where no array begins on a boundary of vectors
   bool needs_fma = false;                 // not on CPUs that round a product before they add it

@@ -75,6 +75,7 @@ void run_shape(const graph::LinearShape& s, int repeats) {
   const auto backward = [&](Set& set) {
     return graph::LinearBackward<float>{.shape = s,
                                         .stride = s.outputs,
+                                        .padded_outputs = s.outputs,
                                         .accumulate_weight = false,
                                         .accumulate_bias = false,
                                         .input_activation = Activation::kNone,

@@ -17,6 +17,7 @@ template <typename T>
 graph::LinearBackward<T> linear_backward(const graph::Conv2dBackward<T>& op) {
   return {.shape = linear_shape(op.shape),
           .stride = op.shape.outputs,
+          .padded_outputs = op.shape.outputs,
           .accumulate_weight = op.accumulate_weight,
           .accumulate_bias = op.accumulate_bias,
           .input_activation = Activation::kNone,

@@ -122,6 +122,7 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::b
   if (op.d_bias != nullptr)
     linear_backward_bias<float>({.shape = {rows, inputs, outputs},
                                  .stride = outputs,
+                                 .padded_outputs = outputs,
                                  .accumulate_weight = false,
                                  .accumulate_bias = chunk > 0,
                                  .input_activation = Activation::kNone,

@@ -46,9 +46,7 @@ size_t scaled_bytes(const graph::LoraSizes& sizes) {
 }
 
 size_t workspace_bytes(const graph::OpCall& call) {
-  const auto sizes = graph::LoraSizes::of(call.input_shape(graph::LoraAddIn::kY),
-                                          call.input_shape(graph::LoraAddIn::kH),
-                                          call.input_shape(graph::LoraAddIn::kB));
+  const auto sizes = graph::LoraSizes::of(call);
   const graph::LoraAttributes& attributes = call.kind() == graph::OpKind::kLoraAdd
                                                 ? *graph::LoraAdd<float>{call}.attributes
                                                 : *graph::LoraAddBackward<float>{call}.attributes;
@@ -63,12 +61,12 @@ size_t workspace_bytes(const graph::OpCall& call) {
 }
 
 void run(const graph::LoraAdd<float>& op) {
-  const auto [rows, outputs, inner, rank] = op.sizes;
+  const auto [rows, stride, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = op.call.workspace() + scaled_bytes(op.sizes);
   scaled(op.h, op.attributes->scale, h, rows * inner);
   if (op.out != op.y) {
-    parallel_for(rows * outputs, kGrainElements, [&](int64_t begin, int64_t end) {
+    parallel_for(rows * stride, kGrainElements, [&](int64_t begin, int64_t end) {
       std::copy(op.y + begin, op.y + end, op.out + begin);
     });
   }
@@ -79,13 +77,13 @@ void run(const graph::LoraAdd<float>& op) {
           .a = {h + part.inner, inner},
           .b = {op.b + part.row * rank, rank, /*transposed=*/true},
           .c = op.out + part.column,
-          .c_stride = outputs,
+          .c_stride = stride,
           .accumulate = true},
          work);
 }
 
 void run_backward(const graph::LoraAddBackward<float>& op) {
-  const auto [rows, outputs, inner, rank] = op.sizes;
+  const auto [rows, stride, inner, rank] = op.sizes;
   float* const h = op.workspace;
   std::byte* const work = op.call.workspace() + scaled_bytes(op.sizes);
   if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, h, rows * inner);
@@ -94,7 +92,7 @@ void run_backward(const graph::LoraAddBackward<float>& op) {
       gemm({.rows = part.rows,
             .columns = rank,
             .depth = rows,
-            .a = {op.d_out + part.column, outputs, /*transposed=*/true},
+            .a = {op.d_out + part.column, stride, /*transposed=*/true},
             .b = {h + part.inner, inner},
             .c = op.d_b + part.row * rank,
             .c_stride = rank,
@@ -104,7 +102,7 @@ void run_backward(const graph::LoraAddBackward<float>& op) {
       gemm({.rows = rows,
             .columns = rank,
             .depth = part.rows,
-            .a = {op.d_out + part.column, outputs},
+            .a = {op.d_out + part.column, stride},
             .b = {op.b + part.row * rank, rank},
             .c = op.d_h + part.inner,
             .c_stride = inner,

@@ -52,7 +52,7 @@ Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
   const Forward op{call};
   const DType dtype = call.input_dtype(graph::LinearIn::kX);
   return {.m = op.shape.rows,
-          .n = op.shape.outputs,
+          .n = op.padded_outputs,
           .k = op.shape.inputs,
           .stride_out = op.stride,
           .lanes = call.lanes().count,
@@ -123,7 +123,7 @@ Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
   const DType dtype = call.input_dtype(graph::LinearBackwardIn::kDY);
   return {.m = op.shape.rows,
           .n = op.shape.inputs,
-          .k = op.shape.outputs,
+          .k = op.padded_outputs,
           .stride_a = op.stride,
           .lanes = call.lanes().count,
           .in = dtype,
@@ -182,7 +182,7 @@ constexpr Half kInputPlainly = {.run = run_input<multiply_plainly>};
 
 Product product_of_weight(const graph::OpCall& call, Epilogue epilogue) {
   const Backward op{call};
-  return {.m = op.shape.outputs,
+  return {.m = op.padded_outputs,
           .n = op.shape.inputs,
           .k = op.shape.rows / call.lanes().count,
           .stride_a = op.stride,

@@ -27,7 +27,7 @@ Products products_of(const graph::OpCall& call, int64_t chunk) {
   const int64_t rows = op.rows_of(chunk), stride = op.attributes.stride;
   return {
       .logits = {.m = rows,
-                 .n = op.shape.outputs,
+                 .n = op.padded_outputs,
                  .k = op.shape.inputs,
                  .stride_out = stride,
                  .transpose_b = true,
@@ -36,7 +36,7 @@ Products products_of(const graph::OpCall& call, int64_t chunk) {
                  .tf32 = tf32,
                  .epilogue = call.has_input(graph::LinearCrossEntropyIn::kBias) ? Epilogue::kBias
                                                                                 : Epilogue::kNone},
-      .d_weight = {.m = op.shape.outputs,
+      .d_weight = {.m = op.padded_outputs,
                    .n = op.shape.inputs,
                    .k = rows,
                    .stride_a = stride,
@@ -47,7 +47,7 @@ Products products_of(const graph::OpCall& call, int64_t chunk) {
                    .tf32 = tf32},
       .d_x = {.m = rows,
               .n = op.shape.inputs,
-              .k = op.shape.outputs,
+              .k = op.padded_outputs,
               .stride_a = stride,
               .in = dtype,
               .out = dtype,

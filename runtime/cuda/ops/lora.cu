@@ -45,13 +45,13 @@ const graph::LoraAttributes& attributes_of(const graph::OpCall& call) {
 
 // out_p += h_p B_p^T.
 Product product_of_output(const graph::OpCall& call, const graph::LoraPart& part) {
-  const graph::LoraSizes sizes = lora_sizes(call);
+  const graph::LoraSizes sizes = graph::LoraSizes::of(call);
   const DType dtype = call.input_dtype(graph::LoraAddIn::kY);
   return {.m = sizes.rows,
           .n = part.rows,
           .k = sizes.rank,
           .stride_a = sizes.inner,
-          .stride_out = sizes.outputs,
+          .stride_out = sizes.stride,
           .transpose_b = true,
           .in = dtype,
           .out = dtype,
@@ -61,12 +61,12 @@ Product product_of_output(const graph::OpCall& call, const graph::LoraPart& part
 
 // d_h_p = d_out_p B_p.
 Product product_of_inner(const graph::OpCall& call, const graph::LoraPart& part) {
-  const graph::LoraSizes sizes = lora_sizes(call);
+  const graph::LoraSizes sizes = graph::LoraSizes::of(call);
   const DType dtype = call.input_dtype(graph::LoraAddIn::kDOut);
   return {.m = sizes.rows,
           .n = sizes.rank,
           .k = part.rows,
-          .stride_a = sizes.outputs,
+          .stride_a = sizes.stride,
           .stride_out = sizes.inner,
           .in = dtype,
           .out = dtype,
@@ -75,11 +75,11 @@ Product product_of_inner(const graph::OpCall& call, const graph::LoraPart& part)
 
 // d_B_p (+)= d_out_p^T h_p.
 Product product_of_weight(const graph::OpCall& call, const graph::LoraPart& part) {
-  const graph::LoraSizes sizes = lora_sizes(call);
+  const graph::LoraSizes sizes = graph::LoraSizes::of(call);
   return {.m = part.rows,
           .n = sizes.rank,
           .k = sizes.rows,
-          .stride_a = sizes.outputs,
+          .stride_a = sizes.stride,
           .stride_b = sizes.inner,
           .transpose_a = true,
           .in = call.input_dtype(graph::LoraAddIn::kDOut),
@@ -90,10 +90,10 @@ Product product_of_weight(const graph::OpCall& call, const graph::LoraPart& part
 
 // cuBLASLt's operands must be aligned to 16 bytes.
 bool supports_library(const graph::OpCall& call) {
-  const graph::LoraSizes sizes = lora_sizes(call);
+  const graph::LoraSizes sizes = graph::LoraSizes::of(call);
   const auto size = static_cast<int64_t>(size_of(call.input_dtype(graph::LoraAddIn::kDOut)));
   const auto aligned = [&](int64_t elements) { return elements * size % 16 == 0; };
-  if (!aligned(sizes.rank) || !aligned(sizes.outputs)) return false;
+  if (!aligned(sizes.rank) || !aligned(sizes.stride)) return false;
   const std::vector<graph::LoraPart> parts = graph::parts_of(attributes_of(call), sizes.rank);
   return std::all_of(parts.begin(), parts.end(), [&](const graph::LoraPart& part) {
     return aligned(part.column) && aligned(part.inner) && aligned(part.row * sizes.rank);
@@ -102,7 +102,8 @@ bool supports_library(const graph::OpCall& call) {
 
 bool has_algorithms(const graph::OpCall& call) {
   Matmul& matmul = *context_of(call).matmul;
-  for (const graph::LoraPart& part : graph::parts_of(attributes_of(call), lora_sizes(call).rank)) {
+  for (const graph::LoraPart& part :
+       graph::parts_of(attributes_of(call), graph::LoraSizes::of(call).rank)) {
     if (call.kind() == graph::OpKind::kLoraAdd) {
       if (!matmul.supports(product_of_output(call, part))) return false;
       continue;
@@ -120,10 +121,10 @@ bool has_algorithms(const graph::OpCall& call) {
 template <Multiply kMultiply>
 void run(const graph::OpCall& call) {
   by_type<graph::LoraAdd>(call, [&]<typename T>(const auto& op) {
-    const auto [rows, outputs, inner, rank] = op.sizes;
+    const auto [rows, stride, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
-    if (op.out != op.y) copy_flat(op.y, op.out, rows * outputs, stream);
+    if (op.out != op.y) copy_flat(op.y, op.out, rows * stride, stream);
     for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank))
       kMultiply(call,
                 product_of_output(call, part),
@@ -136,7 +137,7 @@ void run(const graph::OpCall& call) {
 template <Multiply kMultiply>
 void run_backward(const graph::OpCall& call) {
   by_type<graph::LoraAddBackward>(call, [&]<typename T>(const auto& op) {
-    const auto [rows, outputs, inner, rank] = op.sizes;
+    const auto [rows, stride, inner, rank] = op.sizes;
     const Stream stream = stream_of(call);
     if (op.d_b != nullptr) scaled(op.h, op.attributes->scale, op.workspace, rows * inner, stream);
     for (const graph::LoraPart& part : graph::parts_of(*op.attributes, rank)) {

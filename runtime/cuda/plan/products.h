@@ -17,13 +17,8 @@ inline size_t linear_backward_workspace(const graph::OpCall& op) {
              : 0;
 }
 
-inline graph::LoraSizes lora_sizes(const graph::OpCall& call) {
-  return graph::LoraSizes::of(call.input_shape(graph::LoraAddIn::kY),
-                              call.input_shape(graph::LoraAddIn::kH),
-                              call.input_shape(graph::LoraAddIn::kB));
-}
 inline size_t lora_workspace(const graph::OpCall& call) {
-  const graph::LoraSizes sizes = lora_sizes(call);
+  const graph::LoraSizes sizes = graph::LoraSizes::of(call);
   return static_cast<size_t>(sizes.rows * sizes.inner) *
          size_of(call.input_dtype(graph::LoraAddIn::kY));
 }

@@ -7,7 +7,10 @@
 // the output of an activation, d_x may be the gradient of that activation's input: multiplied by
 // f'(saved), as in activation_backward. d_y is the gradient of the value before the layer's own
 // activation. Each output may be absent, d_weight if the weight is frozen; then x is absent, too.
+// If weight and bias are padded with zeros (padded_head.h), so are y, d_weight and d_bias as far as
+// rows of y and d_y have room. The padding of d_y must be 0.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -65,6 +68,8 @@ struct LinearForward {
       LinearShape::of(call.input_shape(LinearIn::kX), call.input_shape(LinearIn::kWeight));
   // elements from row to row of y: more than N if logits are padded
   int64_t stride = call.output_stride(LinearOut::kY);
+  // N, with the padding that both the weight and y have
+  int64_t padded_outputs = std::min(stride, call.input_rows(LinearIn::kWeight));
   Activation activation = call.attributes<LinearAttributes>().activation;
   const T* x = call.input<T>(LinearIn::kX);            // (M, K)
   const T* weight = call.input<T>(LinearIn::kWeight);  // (N, K)
@@ -80,6 +85,8 @@ struct LinearBackward {
   LinearShape shape = LinearShape::of_result(call.input_shape(LinearBackwardIn::kDY),
                                              call.input_shape(LinearBackwardIn::kWeight));
   int64_t stride = call.input_stride(LinearBackwardIn::kDY);  // elements from row to row of d_y
+  // N, with the padding that both the weight and d_y have
+  int64_t padded_outputs = std::min(stride, call.input_rows(LinearBackwardIn::kWeight));
   bool accumulate_weight = call.attributes<LinearBackwardAttributes>().accumulate_weight;
   bool accumulate_bias = call.attributes<LinearBackwardAttributes>().accumulate_bias;
   Activation input_activation = call.attributes<LinearBackwardAttributes>().input_activation;

@@ -4,6 +4,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/graph/builder.h"
+#include "runtime/graph/ops/padded_head.h"
 #include "runtime/graph/ops/rules.h"
 #include "runtime/graph/schema.h"
 
@@ -21,13 +22,9 @@ void ops::linear_cross_entropy(GraphBuilder& builder,
   LOCKSTEP_CHECK(builder.shape(x).rows() == builder.shape(targets).elements());
   LOCKSTEP_CHECK(bias == kNoTensor || builder.shape(bias) == Shape({w_shape[0]}));
   LOCKSTEP_CHECK(builder[targets].dtype == DType::kI32 && rows_at_a_time > 0);
-  // Kernels for large vocabularies want rows that begin at aligned addresses.
-  const GraphOptions& options = builder.options();
-  const int64_t unit = std::max<int64_t>(
-      1, options.logits_alignment / static_cast<int64_t>(size_of(options.compute)));
   const LinearCrossEntropyAttributes attributes = {.label_smoothing = label_smoothing,
                                                    .rows = rows_at_a_time,
-                                                   .stride = (w_shape[0] + unit - 1) / unit * unit};
+                                                   .stride = pad_head(builder, weight, bias)};
   LOCKSTEP_CHECK(builder.options().class_weights.empty());
   std::vector<TensorId> parameters = {weight};
   if (bias != kNoTensor) parameters.push_back(bias);

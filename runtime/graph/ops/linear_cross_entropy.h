@@ -4,7 +4,8 @@
 // chunk, in order:
 //   logits = x weight^T + bias; loss and gradient g of the logits as in softmax_cross_entropy.h;
 //   d_weight (+)= g^T x, d_bias (+)= column sums of g, from the second chunk on +=; d_x = g weight
-// Without a bias, the op has three inputs and no d_bias.
+// Without a bias, the op has three inputs and no d_bias. If weight and bias are padded with zeros
+// (padded_head.h), so are d_weight and d_bias.
 // LaneContext::mix is for images: it must be 1 here.
 // A loss is the root of differentiation and has no backward op: the gradients are computed in the
 // forward pass.
@@ -49,6 +50,9 @@ struct LinearCrossEntropy {
   LinearShape shape = LinearShape::of(call.input_shape(LinearCrossEntropyIn::kX),
                                       call.input_shape(LinearCrossEntropyIn::kWeight));
   LinearCrossEntropyAttributes attributes = call.attributes<LinearCrossEntropyAttributes>();
+  // N, with the padding that both the weight and the logits have
+  int64_t padded_outputs =
+      std::min(attributes.stride, call.input_rows(LinearCrossEntropyIn::kWeight));
   const T* x = call.input<T>(LinearCrossEntropyIn::kX);                          // (M, K)
   const int32_t* targets = call.input<int32_t>(LinearCrossEntropyIn::kTargets);  // (M)
   const T* weight = call.input<T>(LinearCrossEntropyIn::kWeight);                // (N, K)
@@ -85,6 +89,7 @@ struct LinearCrossEntropy {
   LinearForward<T> forward_of(int64_t chunk, T* logits, std::byte* workspace) const {
     return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
             .stride = attributes.stride,
+            .padded_outputs = padded_outputs,
             .activation = Activation::kNone,
             .x = x + chunk * chunk_rows() * shape.inputs,
             .weight = weight,
@@ -96,6 +101,7 @@ struct LinearCrossEntropy {
     const int64_t first = chunk * chunk_rows() * shape.inputs;
     return {.shape = {rows_of(chunk), shape.inputs, shape.outputs},
             .stride = attributes.stride,
+            .padded_outputs = padded_outputs,
             .accumulate_weight = chunk > 0,
             .accumulate_bias = chunk > 0,
             .input_activation = Activation::kNone,

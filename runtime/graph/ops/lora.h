@@ -8,6 +8,7 @@
 // columns p r to (p + 1) r of h.
 // lora_add_backward: d_h_p = scale d_out_p B_p, d_B_p (+)= scale d_out_p^T h_p; d_y is d_out.
 // Each output may be absent.
+// If they are logits, y, out and d_out may be padded, all alike (padded_head.h).
 
 #include <cstdint>
 #include <string>
@@ -56,10 +57,16 @@ TensorId lora(GraphBuilder& builder,
 }  // namespace ops
 
 struct LoraSizes {
-  int64_t rows, outputs, inner, rank;  // M, N, P r, r
+  int64_t rows;    // M
+  int64_t stride;  // elements from row to row of y, out and d_out: N, or more if logits are padded
+  int64_t inner, rank;  // P r, r
 
-  static LoraSizes of(const Shape& y, const Shape& h, const Shape& b) {
-    return {y.rows(), y.columns(), h.columns(), b[1]};
+  // For both ops.
+  static LoraSizes of(const OpCall& call) {
+    return {call.input_shape(LoraAddIn::kY).rows(),
+            call.input_stride(LoraAddIn::kY),
+            call.input_shape(LoraAddIn::kH).columns(),
+            call.input_shape(LoraAddIn::kB)[1]};
   }
 };
 
@@ -84,9 +91,7 @@ inline std::vector<LoraPart> parts_of(const LoraAttributes& attributes, int64_t 
 template <typename T>
 struct LoraAdd {
   const OpCall& call = OpCall::none();
-  LoraSizes sizes = LoraSizes::of(call.input_shape(LoraAddIn::kY),
-                                  call.input_shape(LoraAddIn::kH),
-                                  call.input_shape(LoraAddIn::kB));
+  LoraSizes sizes = LoraSizes::of(call);
   const LoraAttributes* attributes = &call.attributes<LoraAttributes>();
   const T* y = call.input<T>(LoraAddIn::kY);  // (M, N)
   const T* h = call.input<T>(LoraAddIn::kH);  // (M, P r)
@@ -98,9 +103,7 @@ struct LoraAdd {
 template <typename T>
 struct LoraAddBackward {
   const OpCall& call = OpCall::none();
-  LoraSizes sizes = LoraSizes::of(call.input_shape(LoraAddIn::kDOut),
-                                  call.input_shape(LoraAddIn::kH),
-                                  call.input_shape(LoraAddIn::kB));
+  LoraSizes sizes = LoraSizes::of(call);
   const LoraAttributes* attributes = &call.attributes<LoraBackwardAttributes>().forward;
   bool accumulate = call.attributes<LoraBackwardAttributes>().accumulate;
   const T* d_out = call.input<T>(LoraAddIn::kDOut);              // (M, N)

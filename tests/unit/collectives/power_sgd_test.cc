@@ -112,6 +112,10 @@ TEST(PowerSgdLayout, TakesWhatGetsShorter) {
   EXPECT_EQ(layout.exact_at, (24 + 64) * kRank);
   EXPECT_EQ(layout.left_elements, (24 + 64) * kRank + 10 + 50 + kElements - 2044);
   EXPECT_EQ(layout.right_elements, (40 + 16) * kRank);
+  // Zeros after a matrix do not travel, if the matrix is compressed.
+  const std::vector<FlatMatrix> padded = {{10, 24, 40, 30}, {1000, 3, 5, 2}};
+  EXPECT_EQ(power_sgd_layout(padded, 1100, kRank, 1).exact,
+            (std::vector<Range>{{0, 10}, {1000, 1100}}));
 }
 
 TEST(PowerSgd, SameBitsOnAnyNumberOfRanksAndBuckets) {

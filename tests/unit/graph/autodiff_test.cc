@@ -149,25 +149,6 @@ TEST(Autodiff, LossesOfSeveralOutputsAreWeighed) {
   EXPECT_NE(graph[main].role, Role::kResult);
 }
 
-// Rows with room behind them are for a loss alone: other ops read rows that lie close.
-TEST(Autodiff, LogitsThatOthersReadAreNotPadded) {
-  for (const bool read : {false, true}) {
-    GraphOptions options(Purpose::kTraining);
-    options.logits_alignment = 64;
-    GraphBuilder builder(options);
-    const TensorId x = builder.input("x", {4, 3}, DType::kF32);
-    const TensorId labels = builder.input("labels", {4}, DType::kI32);
-    const TensorId w = builder.parameter("w", {5, 3}, {}, true);
-    const TensorId logits = ops::linear(builder, "main", x, w, kNoTensor, Activation::kNone);
-    const TensorId next =
-        read ? ops::activation(builder, "next", logits, Activation::kTanh) : kNoTensor;
-    ops::softmax_cross_entropy(builder, logits, labels, 0);
-    if (read) ops::softmax_cross_entropy(builder, next, labels, 0);
-    if (read) ops::total_loss(builder, {1, 0.25f});
-    EXPECT_EQ(builder.graph()[logits].padded_columns, read ? 0 : 16);
-  }
-}
-
 TEST(Autodiff, TheFirstPredictionOutlivesTheOtherLosses) {
   GraphBuilder builder(Purpose::kEvaluation);
   const TensorId target = builder.input("target", {4, 3}, DType::kF32);

@@ -1,5 +1,5 @@
-// Catches: parameters that overlap in the flat buffer, and a bucket declared complete before its
-// last gradient is written.
+// Catches: parameters that overlap in the flat buffer, rows of zeros without room, and a bucket
+// declared complete before its last gradient is written.
 #include "runtime/plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -12,9 +12,17 @@
 namespace lockstep::plan {
 namespace {
 
+// Rows of zeros follow its embedding, which is the head too: 29 rows have room for 64.
+graph::Graph gpt_graph() {
+  graph::GraphOptions options(graph::Purpose::kTraining);
+  options.head_multiple = 64;
+  return models::build_model(testing::small_gpt(), {}, 2, options);
+}
+
+int64_t end_of(const ParameterSlot& slot) { return slot.offset + slot.elements + slot.padding; }
+
 TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
-  const graph::Graph graph =
-      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph graph = gpt_graph();
   const ParameterLayout layout = make_layout(graph, 8);
   std::vector<const ParameterSlot*> slots;
   for (const ParameterSlot& slot : layout.slots) slots.push_back(&slot);
@@ -23,19 +31,21 @@ TEST(Layout, SlotsAreDisjointAlignedAndWithinTheBuffer) {
   for (const ParameterSlot* slot : slots) {
     EXPECT_GE(slot->offset, end);
     EXPECT_EQ(slot->offset % 16, 0);
-    end = slot->offset + slot->elements;
+    end = end_of(*slot);
     parameters += slot->elements;
   }
   EXPECT_LE(end, layout.elements);
   EXPECT_EQ(parameters, layout.parameters);
+  int64_t padding = 0;
+  for (const ParameterSlot* slot : slots) padding += slot->padding;
+  EXPECT_EQ(padding, (64 - 29) * testing::small_gpt().width);
   int64_t created = 0;
   for (const TensorId id : graph.parameters) created += graph.shape(id).elements();
   EXPECT_EQ(parameters, created);
 }
 
 TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
-  const graph::Graph graph =
-      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph graph = gpt_graph();
   const ParameterLayout layout = make_layout(graph, 1);
   const auto offset_of = [&](const std::string& name) {
     const auto slot = std::find_if(
@@ -51,8 +61,7 @@ TEST(Layout, GradientsFinishInTheOrderOfTheBuffer) {
 }
 
 TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
-  const graph::Graph graph =
-      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph graph = gpt_graph();
   ParameterLayout layout = make_layout(graph, 2);
   const auto buckets = layout.buckets = collectives::make_buckets({0, layout.elements}, 2, 512);
   ASSERT_GT(buckets.size(), 4u);
@@ -64,7 +73,7 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
       for (size_t i = 0; i < layout.slots.size(); ++i) {
         const ParameterSlot& slot = layout.slots[i];
         if (slot.offset >= buckets[static_cast<size_t>(bucket)].end ||
-            slot.offset + slot.elements <= buckets[static_cast<size_t>(bucket)].begin)
+            end_of(slot) <= buckets[static_cast<size_t>(bucket)].begin)
           continue;
         for (size_t later = op + 1; later < graph.ops.size(); ++later) {
           const auto& outputs = graph.ops[later].outputs;
@@ -161,8 +170,7 @@ TEST(Layout, RunningStatisticsComeLastInBucketsOfTheirOwn) {
 }
 
 TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
-  const graph::Graph graph =
-      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph graph = gpt_graph();
   for (const int64_t most : {int64_t{1}, int64_t{3000}, int64_t{20'000}, int64_t{1} << 40}) {
     const ParameterLayout layout = make_layout(graph, 4, most);
     const std::vector<collectives::Range>& buckets = layout.buckets;
@@ -186,7 +194,7 @@ TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
       };
       EXPECT_TRUE(std::any_of(buckets.begin(), buckets.end(), begins));
       for (const ParameterSlot& slot : layout.slots) {
-        const int64_t slot_end = slot.offset + slot.elements;
+        const int64_t slot_end = end_of(slot);
         if (slot.offset < block.end && slot_end > block.begin) {
           EXPECT_GE(slot.offset, block.begin) << slot.name;
           EXPECT_LE(slot_end, block.end) << slot.name;
@@ -200,8 +208,7 @@ TEST(Layout, NoParameterLiesAcrossABlocksBorder) {
 // Catches: a gradient that is written where another one still waits to be summed.
 TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
   for (const auto& [graph, bucket_mib] :
-       {std::pair(models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
-                  0.004),
+       {std::pair(gpt_graph(), 0.004),
         std::pair(
             models::build_model(
                 testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining),
@@ -244,7 +251,7 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
           continue;
         for (size_t bucket = 0; bucket < count; ++bucket) {
           const collectives::Range& range = plan.layout.buckets[bucket];
-          if (slot.offset >= range.end || slot.offset + slot.elements <= range.begin) continue;
+          if (slot.offset >= range.end || end_of(slot) <= range.begin) continue;
           EXPECT_TRUE(begun[bucket] && !summed[bucket]) << slot.name;
           EXPECT_EQ(slot.gradient_offset - slot.offset,
                     plan.layout.bucket_offsets[bucket] - range.begin);
@@ -270,8 +277,7 @@ TEST(Layout, BucketsShareMemoryOnlyOnceTheyAreSummed) {
 
 // The forward pass waits for a bucket before it reads it, and begins the backward pass with all.
 TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
-  const graph::Graph graph =
-      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph graph = gpt_graph();
   ParameterLayout layout = make_layout(graph, 2);
   const auto buckets = layout.buckets = collectives::make_buckets({0, layout.elements}, 2, 512);
   layout.compute = DType::kBF16;
@@ -293,7 +299,7 @@ TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
       const auto& inputs = graph.ops[op].inputs;
       if (std::find(inputs.begin(), inputs.end(), graph.parameters[i]) == inputs.end()) continue;
       for (size_t b = 0; b < buckets.size(); ++b) {
-        if (slot.offset < buckets[b].end && slot.offset + slot.elements > buckets[b].begin) {
+        if (slot.offset < buckets[b].end && end_of(slot) > buckets[b].begin) {
           EXPECT_EQ(times[b], 1) << graph.ops[op].name << " reads " << slot.name;
         }
       }
@@ -305,8 +311,7 @@ TEST(Layout, BucketsAreGatheredBeforeTheyAreRead) {
 // Catches: a parameter that is read where another one has come to lie, or may be on its way to.
 TEST(Layout, BlocksAreThereWhileTheyAreRead) {
   for (const auto& [graph, most] :
-       {std::pair(models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining),
-                  1024),
+       {std::pair(gpt_graph(), 1024),
         std::pair(
             models::build_model(
                 testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining),
