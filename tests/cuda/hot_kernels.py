@@ -20,6 +20,7 @@ HOT = (
     Expected("activation", r"flat_kernel<8, (For|Back)ward<.*, BFloat16> >", 1, 1),
     Expected("add", r"flat_kernel<8, Sums<BFloat16> >", 2, 1),
     Expected("attention", r"\w+_kernel<Split<16, 4>, BFloat16, (KeepAll|Dropped).*>", 0, 0),
+    Expected("attention_padding", r"clear_kernel", 0, 1),
     Expected("batch_norm", r"forward_kernel<BFloat16, \w+, 8>", 4, 1, 0),
     Expected("batch_norm", r"forward_kernel<float, float, 4>", 4, 1, 0),
     Expected("batch_norm_backward", r"input_gradient_kernel<BFloat16, 8>", 7, 2, 0),
