@@ -4,8 +4,8 @@
 // the workspace, which lies behind a float for each batch x head x token and, where the tokens do
 // not fill tiles and samples have no lengths, two numbers a sample; all of the workspace is
 // overwritten. Lengths are at least 1. The rows of padding become NaN. In the backward pass they
-// count with a weight of zero, so what is not finite there spoils the rest. FAKE_CUDNN_MISSING and the
-// word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. What else it refuses:
+// count with a weight of zero, so what is not finite there spoils the rest. FAKE_CUDNN_MISSING and
+// the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. What else it refuses:
 // cudnn_refusals.h.
 #include <algorithm>
 #include <cmath>
