@@ -1,5 +1,7 @@
 #include "models/small_models.h"
 
+#include "runtime/graph/ops/attention.h"
+
 namespace lockstep::models {
 
 namespace {
@@ -80,6 +82,11 @@ void add_llamas(std::vector<SmallModel>& models) {
   packed.packed = true;
   packed.loss_rows = 48;
   models.push_back(packed);
+  llama.head_size = 16;
+  llama.context = 65;
+  SmallModel padded = {"llama of padding and windows", llama, {0, 131, 0}, 4};
+  padded.packed = padded.padded = true;
+  models.push_back(padded);
 }
 
 // GPT-J's block, and text encoders. All rows of a text sample are random ids below `classes`, so
@@ -113,6 +120,11 @@ void add_encoders(std::vector<SmallModel>& models) {
   bert.dropout = 0.1f;
   bert.attention_dropout = 0.2f;
   models.push_back({"bert", bert, {0, 61, 0}, 3});
+  BertConfig padded = bert;
+  padded.layers = 1;
+  padded.attention_dropout = 0;
+  models.push_back({"bert of padding", padded, {0, 61, 0}, 4});
+  models.back().padded = true;
   bert.layout = BertConfig::Layout::kRoberta;
   bert.task = BertConfig::Task::kSequenceClasses;
   bert.classes = 61;
@@ -166,6 +178,14 @@ void add_image_models(std::vector<SmallModel>& models) {
 }
 
 }  // namespace
+
+graph::Graph SmallModel::build(graph::GraphOptions options) const {
+  options.packed = packed;
+  options.loss_rows = loss_rows;
+  graph::Graph graph = build_model(config, io, lane_batch, options);
+  if (padded) graph::set_one_document(graph);
+  return graph;
+}
 
 std::vector<SmallModel> small_models() {
   std::vector<SmallModel> models;

@@ -19,6 +19,10 @@ struct SmallModel {
   int lanes = 1;          // whose statistics synchronised norms use
   bool packed = false;    // see GraphOptions; only for language models
   int64_t loss_rows = 0;  // see GraphOptions; only for language models
+  bool padded = false;    // texts: AttentionAttributes::one_document
+
+  // Builds the graph; `options` has the rest: the compute type and what the device needs.
+  graph::Graph build(graph::GraphOptions options) const;
 };
 
 std::vector<SmallModel> small_models();

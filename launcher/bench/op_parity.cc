@@ -40,6 +40,7 @@ class Pair {
  public:
   Pair(const ParityCase& test, exec::Device& device, const ParityMode& mode)
       : mode_(mode),
+        padded_(test.padded),
         cpu_graph_(graph_of(test, DType::kF32, 1)),
         device_graph_(graph_for(test, device, mode.compute)),
         cpu_backend_(cpu::make_backend()),
@@ -109,7 +110,9 @@ class Pair {
   void fill(int64_t classes) {
     for (size_t k = 0; k < cpu_graph_.inputs.size(); ++k) {
       const TensorId id = cpu_graph_.inputs.at(k);
-      give(id, device_graph_.inputs.at(k), random(id, classes, 1));
+      std::vector<double> values = random(id, classes, 1);
+      if (padded_ && cpu_graph_.shape(id).rank() == 3) pad(cpu_graph_.shape(id), values);
+      give(id, device_graph_.inputs.at(k), values);
     }
     for (size_t k = 0; k < cpu_graph_.parameters.size(); ++k) {
       const TensorId id = cpu_graph_.parameters[k];
@@ -121,6 +124,19 @@ class Pair {
         for (double& value : values) value = 0.5 + std::abs(value);
       }
       give(id, device_graph_.parameters[k], values);
+    }
+  }
+
+  // Gives the samples (B, R, T) of packed_tokens.h a document each: all tokens, half of them, one,
+  // none, and so on.
+  static void pad(const Shape& shape, std::vector<double>& values) {
+    const int64_t tokens = shape[2];
+    const int64_t lengths[] = {tokens, tokens / 2, 1, 0};
+    for (int64_t sample = 0; sample < shape[0]; ++sample) {
+      double* const documents = values.data() + (sample * shape[1] + 1) * tokens;
+      const int64_t length = lengths[sample % std::ssize(lengths)];
+      std::fill_n(documents, length, 0.0);
+      std::fill(documents + length, documents + tokens, -1.0);
     }
   }
 
@@ -230,6 +246,7 @@ class Pair {
   }
 
   const ParityMode& mode_;
+  const bool padded_;
   graph::Graph cpu_graph_, device_graph_;
   std::unique_ptr<exec::Backend> cpu_backend_, device_backend_;
   std::optional<exec::OpRunner> cpu_, device_;
@@ -263,16 +280,14 @@ std::vector<ParityCase> parity_cases() {
       cases.push_back({name,
                        [small, with_lora](graph::GraphOptions options) {
                          if (with_lora) add_lora(options);
-                         options.packed = small.packed;
-                         options.loss_rows = small.loss_rows;
-                         return models::build_model(
-                             small.config, small.io, small.lane_batch, options);
+                         return small.build(options);
                        },
                        small.lane_batch,
                        small.io.classes,
                        small.purpose,
                        small.mix,
-                       small.lanes});
+                       small.lanes,
+                       small.padded});
     };
     if (small.name == "gpt odd") add("LoRA of " + small.name, true);
     add(small.name, false);

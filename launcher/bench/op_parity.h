@@ -25,8 +25,9 @@ struct ParityCase {
   int64_t lane_batch;
   int64_t classes;  // limit of token ids and labels; 0 if there are none
   graph::Purpose purpose = graph::Purpose::kTraining;
-  float mix = 1;  // LaneContext::mix
-  int lanes = 1;  // over which synchronised norms compute their statistics
+  float mix = 1;        // LaneContext::mix
+  int lanes = 1;        // over which synchronised norms compute their statistics
+  bool padded = false;  // samples of texts have one document each, and padding behind it
 };
 
 // The graphs of the self-test: every op, activation and loss, odd sizes and sizes that fill

@@ -273,7 +273,8 @@ class GpuDevice final : public exec::Device {
             .algorithm_facts = {{"gpu", gpu_.name},
                                 {"multiprocessors", std::to_string(gpu_.multiprocessors)},
                                 {"cublaslt", std::to_string(cublasLtGetVersion())},
-                                {"cudnn", cudnn.empty() ? "none" : cudnn}}};
+                                {"cudnn", cudnn.empty() ? "none" : cudnn}},
+            .lanes_per_pass = request.lanes_per_pass};
   }
 
   // In the type in which products are computed.

@@ -277,7 +277,8 @@ exec::BackendRequest RankDevice::request_of(const RunConfig& config) const {
   return {.tf32 = config.execution.tf32,
           .compute = run::compute_type(config.execution.precision),
           .record_repeated_work = !options_.eager,
-          .algorithms = algorithms_};
+          .algorithms = algorithms_,
+          .lanes_per_pass = config.execution.lanes_per_pass};
 }
 
 std::string RankDevice::time_algorithms(const RunConfig& config,

@@ -109,7 +109,8 @@ class Gpu final : public CudaBackend {
                                    options_.capability,
                                    options_.multiprocessors,
                                    options_.tf32,
-                                   workspace_->lanes});
+                                   workspace_->lanes,
+                                   options_.lanes_per_pass});
   }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     if (place == Place::kDevice) return arena_.take(bytes, what);

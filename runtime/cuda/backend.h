@@ -23,6 +23,7 @@ struct BackendOptions {
   double peak_flops = 0;        // 0: unknown
   exec::AlgorithmFile algorithms = {};
   AlgorithmChoices::Facts algorithm_facts = {};  // about the GPU and its libraries
+  int64_t lanes_per_pass = 1;
 };
 
 // The backend for one NVIDIA GPU. Everything is queued on one stream, in the order of the calls.

@@ -22,6 +22,7 @@ struct LaunchContext {
   int multiprocessors = 1;                   // that the GPU has
   bool tf32 = false;                         // products of floats may round to TF32
   const graph::LaneContext* lane = nullptr;  // in device memory: the current lane
+  int64_t lanes_per_pass = 1;                // whose products have one algorithm: see Product
 };
 
 inline LaunchContext& context_of(const graph::OpCall& call) { return call.device<LaunchContext>(); }

@@ -89,7 +89,9 @@ class Timer {
                           .cudnn_attention = &attention_,
                           .cudnn_conv2d = &convolution_,
                           .capability = options_.capability,
-                          .tf32 = options_.tf32};
+                          .multiprocessors = options_.multiprocessors,
+                          .tf32 = options_.tf32,
+                          .lanes_per_pass = options_.lanes_per_pass};
     for (const graph::Op& op : graph.ops) op_set().choose(graph, op, &context);
   }
 

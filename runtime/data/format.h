@@ -37,6 +37,9 @@ class DataFormat {
   }
   // Whether its tokens are byte values.
   virtual bool has_byte_tokens() const { return false; }
+  // Whether several documents may share a sample of tokens. Otherwise each sample has one, at its
+  // front, and padding behind it.
+  virtual bool shares_samples() const { return false; }
   // Whether the config names evaluation data.
   virtual bool has_eval() const = 0;
   // Whether open() holds out data.eval_fraction itself, because what it makes of the other samples

@@ -28,6 +28,7 @@ struct BackendRequest {
   DType compute = DType::kF32;  // type of the products
   bool record_repeated_work = true;  // false: queue the work again each time, for debugging
   AlgorithmFile algorithms = {};
+  int64_t lanes_per_pass = 1;  // as execution.lanes_per_pass
 };
 
 // How ranks whose work is queued on a device wait for it, and thus for each other.

@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "models/huggingface/lora_layers.h"
+#include "runtime/data/format.h"
 #include "runtime/graph/fusion.h"
+#include "runtime/graph/ops/attention.h"
 #include "runtime/graph/parameter_groups.h"
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/defaults.h"
@@ -40,6 +42,7 @@ graph::Graph build_graph(const ResolvedRun& run,
                          int64_t tokens = 0) {
   graph::Graph graph = run.model->build(
       run.io, global_batch / run.config.train.lanes, options_for(run, purpose), tokens);
+  if (!data::format_of(run.config.data)->shares_samples()) graph::set_one_document(graph);
   check_ops(run.config.model, graph, *run.ops);
   const graph::Supports supports = [&](const graph::Graph& g, const graph::Op& op) {
     return run.ops->supports(g, op);

@@ -49,12 +49,8 @@ CudnnRequests requests_of_selftest(const Precision& precision) {
   for (const models::SmallModel& small : models::small_models()) {
     graph::GraphOptions options(small.purpose);
     options.compute = precision.compute;
-    options.packed = small.packed;
-    options.loss_rows = small.loss_rows;
     options.lanes = small.lanes;
-    add_requests(models::build_model(small.config, small.io, small.lane_batch, options),
-                 precision.tf32,
-                 requests);
+    add_requests(small.build(options), precision.tf32, requests);
   }
   return requests;
 }

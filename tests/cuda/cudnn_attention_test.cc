@@ -43,6 +43,27 @@ TEST_F(CudnnAttentionTest, RunsOnTheGpusOfTheTable) {
   }
 }
 
+// Windows, on both sides too, and padding.
+TEST_F(CudnnAttentionTest, TakesMasksOnEveryGpu) {
+  struct Mask {
+    bool causal;
+    int64_t window;
+    bool padded;
+  };
+  for (const GpuKind& gpu : {kH100, kA100, kL40s, kRtx4090, kB200, kRtx5090}) {
+    for (const Mask& mask :
+         {Mask{true, 256, false}, {false, 1, false}, {false, 0, true}, {true, 40, true}}) {
+      for (const bool backward : {false, true}) {
+        const graph::AttentionShape shape = {4, 1025, 32, 64, mask.causal, 8, mask.window};
+        const cuda::CudnnAttentionKey key = {shape, DType::kBF16, backward, mask.padded};
+        EXPECT_EQ(cuda::cudnn_answer(key, description_of(gpu)).refusal, "")
+            << gpu.name << (mask.causal ? ", causal" : ", full") << ", window " << mask.window
+            << (mask.padded ? ", padded" : "") << (backward ? ", backward" : ", forward");
+      }
+    }
+  }
+}
+
 // The plan of one pass takes at most the planned workspace, and at least that less `spare` bytes.
 void expect_built(const cuda::CudnnAttentionKey& key, const GpuKind& gpu, size_t spare) {
   const cuda::CudnnAnswer answer = cuda::cudnn_answer(key, description_of(gpu), {.build = true});
@@ -70,6 +91,10 @@ TEST_F(CudnnAttentionTest, FitsInItsWorkspace) {
     expect_built({shape, DType::kBF16, false}, kH100, kSlack);
     expect_built({shape, DType::kBF16, true}, kH100, kSlack);
   }
+  // Masks take no more.
+  const graph::AttentionShape masked = {2, 65, 6, 32, true, 2, 20};
+  expect_built({masked, DType::kBF16, false, /*padded=*/true}, kH100, kSlack);
+  expect_built({masked, DType::kBF16, true, /*padded=*/true}, kH100, kSlack);
 }
 
 // Blackwell asks for no gradient of the scores, but for floats if heads share keys. Short samples
@@ -93,6 +118,22 @@ TEST_F(CudnnAttentionTest, RefusesTheBackwardPassesThatTheRuntimeKnows) {
       const std::string limit = cuda::cudnn_backward_limit(shape, gpu.sm, version);
       const std::string refusal =
           cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, true},
+                             description_of(gpu))
+              .refusal;
+      EXPECT_EQ(limit.empty(), refusal.empty())
+          << gpu.name << ", heads of " << head_size << ": " << limit << refusal;
+    }
+  }
+}
+
+// Every GPU has a forward pass of all heads that are multiples of 8, and of no others.
+TEST_F(CudnnAttentionTest, TakesHeadsOfMultiplesOf8) {
+  for (const GpuKind& gpu : kGpus) {
+    for (const int64_t head_size : {4, 8, 20, 100, 136, 264}) {
+      const graph::AttentionShape shape = {2, 256, 4, head_size, true};
+      const std::string limit = cuda::cudnn_head_limit(shape);
+      const std::string refusal =
+          cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, false},
                              description_of(gpu))
               .refusal;
       EXPECT_EQ(limit.empty(), refusal.empty())
@@ -132,26 +173,26 @@ TEST_F(CudnnAttentionTest, TakesOfTheSelftestWhatThePlanSays) {
   for (const models::SmallModel& small : models::small_models()) {
     graph::GraphOptions options(small.purpose);
     options.compute = DType::kBF16;
-    options.packed = small.packed;
-    options.loss_rows = small.loss_rows;
     options.lanes = small.lanes;
-    const graph::Graph graph =
-        models::build_model(small.config, small.io, small.lane_batch, options);
+    const graph::Graph graph = small.build(options);
     for (const graph::Op& op : graph.ops) {
       if (op.kind != graph::OpKind::kAttention) continue;
       const graph::OpCall call(graph, op);
       const graph::AttentionShape shape = cuda::attention_shape(call);
       std::string unaligned;
-      if (!cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), unaligned)) continue;
+      const bool padded = cuda::attention_is_padded(call);
+      if (!cuda::fits_cudnn_workspace(shape, padded, std::stoi(cuda::cudnn_version()), unaligned))
+        continue;
       const bool planned = cuda::cudnn_attention_supports(call);
       if (!planned && cuda::cudnn_head_limit(shape).empty()) continue;  // a mask
       (planned ? taken : refused)++;
       for (const GpuKind& gpu : kGpus) {
         std::string refusal;
         for (const bool backward : {false, true})
-          refusal += cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, backward},
-                                        description_of(gpu))
-                         .refusal;
+          refusal +=
+              cuda::cudnn_answer(cuda::CudnnAttentionKey{shape, DType::kBF16, backward, padded},
+                                 description_of(gpu))
+                  .refusal;
         EXPECT_EQ(refusal.empty(), planned) << small.name << " on " << gpu.name << ", heads of "
                                             << shape.head_size << ": " << refusal;
       }

@@ -14,13 +14,18 @@ using cuda::CudnnAttentionKey;
 using cuda::CudnnConv2dKey;
 
 std::string text_of(const graph::AttentionShape& s) {
-  return fmt::format("{} x {}, {} heads of {}{}, {}",
+  return fmt::format("{} x {}, {} heads of {}{}, {}{}",
                      s.batch,
                      s.time,
                      s.heads,
                      s.head_size,
                      s.group() == 1 ? "" : fmt::format(" on {}", s.kv_heads),
-                     s.causal ? "causal" : "full");
+                     s.causal ? "causal" : "full",
+                     s.window > 0 ? fmt::format(", window {}", s.window) : "");
+}
+
+std::string text_of(const CudnnAttentionKey& key) {
+  return text_of(key.shape) + (key.padded ? ", padded" : "");
 }
 
 std::string text_of(const graph::Conv2dShape& s) {
@@ -41,17 +46,16 @@ std::string text_of(const graph::Conv2dShape& s) {
 // As runtime/cuda/ops/attention.cu.
 void add_attention(const graph::OpCall& call, CudnnRequests& requests) {
   const graph::AttentionShape shape = cuda::attention_shape(call);
-  const bool backward = call.kind() == graph::OpKind::kAttentionBackward;
+  const int version = std::stoi(cuda::cudnn_version());
   std::string why = cuda::cudnn_attention_limit(call);
-  if (why.empty() && !cuda::fits_cudnn_workspace(shape, std::stoi(cuda::cudnn_version()), why))
+  if (why.empty() &&
+      !cuda::fits_cudnn_workspace(shape, cuda::attention_is_padded(call), version, why))
     why = why.substr(std::string_view(cuda::kKnownLimit).size());
   if (cuda::attention_dtype(call) == DType::kF32) return;  // native, for it sums floats
   if (!why.empty())
     requests.kept.insert(text_of(shape) + ": " + why);
   else
-    requests.keys.insert(CudnnAttentionKey{backward ? cuda::cudnn_attention_part(shape) : shape,
-                                           cuda::attention_dtype(call),
-                                           backward});
+    requests.keys.insert(cuda::cudnn_attention_key(call));
 }
 
 // As runtime/cuda/ops/conv2d.cc.
@@ -138,7 +142,7 @@ std::string precision_of(const CudnnKey& key) {
 std::string extents_of(const CudnnKey& key) {
   return by_kind(
       key,
-      [](const CudnnAttentionKey& k) { return text_of(k.shape); },
+      [](const CudnnAttentionKey& k) { return text_of(k); },
       [](const CudnnConv2dKey& k) { return text_of(k.shape); });
 }
 

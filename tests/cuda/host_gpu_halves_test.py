@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What 16-bit runs do on tensor cores and FP32 runs do not, on the stand-in of host_gpu_test.py.
 Catches: GELU fused with a product on a GPU on which that is slow or in FP32, where it is inexact;
-products of Muon in BF16 that do not learn as FP32 or whose bits differ from run to run; MFU by the
-rate of another GPU.
+products of Muon in BF16 that do not learn as FP32 or whose bits differ from run to run; padding that
+poisons attention through cuDNN; MFU by the rate of another GPU.
 
 host_gpu_halves_test.py PROGRAM
 """
@@ -72,6 +72,26 @@ def muon(trial):
                         f"muon: {precision}, {what}: the same bits", other["text"])
 
 
+def padding(trial):
+    """Padded texts: attention through cuDNN, which leaves rows of padding undefined."""
+    config = trial.folder / "bert.textproto"
+    config.write_text(GPT.replace(
+        "gpt { layers: 1 heads: 2 width: 16 context: 8 }",
+        "bert { layers: 1 heads: 2 width: 16 mlp_width: 24 context: 12 vocabulary: 23 "
+        "task: SEQUENCE_CLASSES }"))
+    how = [config, "--device", "cuda", "--set", "execution.precision=BF16"]
+    run = trial.train(*how)
+    native = trial.train(*how, environment={"FAKE_CUDNN_REFUSES": "attention"})
+    trial.close(native["losses"], run["losses"], 2e-2, "padding: cuDNN and native kernels alike")
+    trial.check(native["weights_hash"] != run["weights_hash"], "padding: cuDNN takes it")
+    others = {"eager": trial.train(*how, "--eager")}
+    if lockstep_run.have_mpirun():
+        others["2 ranks"] = trial.train(*how, ranks=2, environment={"FAKE_GPUS": "2"})
+    for what, other in others.items():
+        trial.check(other["weights_hash"] == run["weights_hash"],
+                    f"padding: {what}: the same bits", other["text"])
+
+
 def model_flops_utilisation(trial, config):
     """MFU has the rate of the GPU that the driver names, and is missing for an unknown one."""
     how = [config, "--device", "cuda", "--max-steps", "2", "--set", "execution.precision=BF16"]
@@ -90,6 +110,7 @@ def main(program):
         config.write_text(GPT)
         fused_gelu(trial, config)
         muon(trial)
+        padding(trial)
         model_flops_utilisation(trial, config)
         return 1 if trial.failures else 0
 

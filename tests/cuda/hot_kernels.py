@@ -20,6 +20,7 @@ HOT = (
     Expected("activation", r"flat_kernel<8, (For|Back)ward<.*, BFloat16> >", 1, 1),
     Expected("add", r"flat_kernel<8, Sums<BFloat16> >", 2, 1),
     Expected("attention", r"\w+_kernel<Split<16, 4>, BFloat16, (KeepAll|Dropped).*>", 0, 0),
+    Expected("attention_padding", r"clear_kernel", 0, 1),
     Expected("batch_norm", r"forward_kernel<BFloat16, \w+, 8>", 10, 3, 3),
     Expected("batch_norm", r"forward_kernel<float, float, 4>", 10, 3, 0),
     Expected("batch_norm", r"statistics_kernel<BFloat16, 8>", 6, 4, 0),

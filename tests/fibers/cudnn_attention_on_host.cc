@@ -2,7 +2,9 @@
 // float, rounded once to what is stored. It holds the callers to the contract: a plan is made
 // before it is recorded, arrays begin at multiples of 16 bytes, and so does the engine's part of
 // the workspace, which lies behind a float for each batch x head x token and, where the tokens do
-// not fill tiles, two numbers a sample; all of the workspace is overwritten. FAKE_CUDNN_MISSING and
+// not fill tiles and samples have no lengths, two numbers a sample; all of the workspace is
+// overwritten. Lengths are at least 1. The rows of padding become NaN. In the backward pass they
+// count with a weight of zero, so what is not finite there spoils the rest. FAKE_CUDNN_MISSING and
 // the word "attention" in FAKE_CUDNN_REFUSES as in cudnn_conv2d_on_host.cc. What else it refuses:
 // cudnn_refusals.h.
 #include <algorithm>
@@ -29,9 +31,9 @@ struct CudnnAttention::Library {
 CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
+bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype, bool padded) {
   if (dtype == DType::kF32) return false;
-  if (!fits_cudnn_workspace(shape, fibers::fake_cudnn_version(), why_not_)) return false;
+  if (!fits_cudnn_workspace(shape, padded, fibers::fake_cudnn_version(), why_not_)) return false;
   const char* const refused = std::getenv("FAKE_CUDNN_REFUSES");
   if (std::getenv("FAKE_CUDNN_MISSING") != nullptr ||
       (refused != nullptr && std::string(refused).find("attention") != std::string::npos)) {
@@ -41,8 +43,8 @@ bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
   if (!library_) library_ = std::make_unique<Library>();
   graph::AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
-  for (const CudnnAttentionKey& key :
-       {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+  for (const CudnnAttentionKey& key : {CudnnAttentionKey{shape, dtype, /*backward=*/false, padded},
+                                       CudnnAttentionKey{part, dtype, /*backward=*/true, padded}}) {
     const std::string refusal =
         fibers::refusal_of_attention(key, fibers::fake_capability(), fibers::fake_cudnn_version());
     if (!refusal.empty()) {
@@ -91,20 +93,31 @@ struct Head {
   float score(int64_t query, int64_t key) const {
     return scale() * dot(arrays.qkv, place(query, 0), arrays.qkv, place(key, 1));
   }
-  int64_t keys_of(int64_t query) const { return shape.causal ? query + 1 : shape.time; }
+  // As cuDNN defines the bounds of a band (see add_masks of cudnn_attention_graph.h).
+  bool sees(int64_t query, int64_t key) const {
+    const int64_t left = shape.window > 0 ? shape.window : shape.time;
+    const int64_t right = shape.causal ? 0 : left - 1;
+    return key + left > query && key <= query + right && key < keys();
+  }
+  // Of the sample, without padding.
+  int64_t queries() const {
+    return arrays.query_lengths == nullptr ? shape.time : arrays.query_lengths[sample];
+  }
+  int64_t keys() const {
+    return arrays.key_lengths == nullptr ? shape.time : arrays.key_lengths[sample];
+  }
 
   void forward() const {
-    std::vector<float> weights(static_cast<size_t>(shape.time)),
-        sums(static_cast<size_t>(shape.head_size));
+    std::vector<float> sums(static_cast<size_t>(shape.head_size));
     for (int64_t query = 0; query < shape.time; ++query) {
-      float most = -INFINITY, total = 0;
-      for (int64_t key = 0; key < keys_of(query); ++key) {
-        weights[static_cast<size_t>(key)] = score(query, key);
-        most = std::max(most, weights[static_cast<size_t>(key)]);
-      }
+      const bool padding = query >= queries();
+      float most = -INFINITY, total = padding ? NAN : 0;
+      for (int64_t key = 0; key < shape.time; ++key)
+        if (sees(query, key)) most = std::max(most, score(query, key));
       std::fill(sums.begin(), sums.end(), 0.0f);
-      for (int64_t key = 0; key < keys_of(query); ++key) {
-        const float weight = std::exp(weights[static_cast<size_t>(key)] - most);
+      for (int64_t key = 0; key < shape.time; ++key) {
+        if (!sees(query, key)) continue;
+        const float weight = std::exp(score(query, key) - most);
         total += weight;
         for (size_t d = 0; d < sums.size(); ++d)
           sums[d] +=
@@ -122,9 +135,11 @@ struct Head {
   void backward(std::vector<float>& d_k, std::vector<float>& d_v) const {
     std::vector<float> d_q(d_k.size());
     for (int64_t query = 0; query < shape.time; ++query) {
+      const bool padding = query >= queries();
       const float total = dot(arrays.d_out, out_place(query), arrays.out, out_place(query));
-      for (int64_t key = 0; key < keys_of(query); ++key) {
-        const float weight = std::exp(score(query, key) - log_sum_exp()[query]);
+      for (int64_t key = 0; key < shape.time; ++key) {
+        if (!sees(query, key)) continue;
+        const float weight = padding ? 0 : std::exp(score(query, key) - log_sum_exp()[query]);
         const float d_score =
             scale() * weight *
             (dot(arrays.d_out, out_place(query), arrays.qkv, place(key, 2)) - total);
@@ -138,21 +153,29 @@ struct Head {
         }
       }
     }
-    store(d_q, 0);
+    store(d_q, 0, queries());
     if ((head + 1) % shape.group() != 0) return;  // others add to them
-    store(d_k, 1);
-    store(d_v, 2);
+    store(d_k, 1, keys());
+    store(d_v, 2, keys());
   }
 
-  void store(const std::vector<float>& gradient, int part) const {
+  // NaN where there is padding.
+  void store(const std::vector<float>& gradient, int part, int64_t length) const {
     for (int64_t token = 0; token < shape.time; ++token)
       for (int64_t d = 0; d < shape.head_size; ++d)
-        static_cast<T*>(arrays.d_qkv)[place(token, part) + d] =
-            round_to<T>(gradient[static_cast<size_t>(token * shape.head_size + d)]);
+        static_cast<T*>(arrays.d_qkv)[place(token, part) + d] = round_to<T>(
+            token < length ? gradient[static_cast<size_t>(token * shape.head_size + d)] : NAN);
   }
 };
 
 bool aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+
+void check_lengths(const CudnnAttentionKey& key, const int32_t* lengths) {
+  for (int64_t sample = 0; key.padded && sample < key.shape.batch; ++sample)
+    LOCKSTEP_CHECK(lengths[sample] >= 1 && lengths[sample] <= key.shape.time,
+                   "a sample of {} tokens ",
+                   lengths[sample]);
+}
 
 // NaN at the start of each 4 KiB: what lies where it should not is found.
 void spoil(void* workspace, size_t bytes) {
@@ -172,21 +195,34 @@ void CudnnAttention::run(const CudnnAttentionKey& key,
   const graph::AttentionShape& s = key.shape;
   const int64_t floats = key.backward ? s.batch * s.heads * s.time : 0;
   constexpr int kLastWithLengths = 91500;
-  const bool has_lengths = fibers::fake_cudnn_version() <= kLastWithLengths && s.time % 128 != 0;
+  const bool has_lengths =
+      !key.padded && fibers::fake_cudnn_version() <= kLastWithLengths && s.time % 128 != 0;
   const int64_t lengths = key.backward && has_lengths ? 2 * s.batch : 0;
   LOCKSTEP_CHECK(aligned(static_cast<float*>(workspace) + floats + lengths),
                  "the engine's part of the workspace ");
   for (const void* array : {arrays.qkv,
                             static_cast<const void*>(arrays.out),
                             arrays.d_out,
-                            static_cast<const void*>(arrays.d_qkv)})
+                            static_cast<const void*>(arrays.d_qkv),
+                            static_cast<const void*>(arrays.query_lengths),
+                            static_cast<const void*>(arrays.key_lengths)})
     LOCKSTEP_CHECK(aligned(array));
-  fibers::check_arrays(
-      "cuDNN's attention",
-      {arrays.qkv, arrays.out, arrays.log_sum_exp, arrays.d_out, arrays.d_qkv, workspace});
+  LOCKSTEP_CHECK(key.padded == (arrays.query_lengths != nullptr) &&
+                 key.padded == (arrays.key_lengths != nullptr));
+  fibers::check_arrays("cuDNN's attention",
+                       {arrays.qkv,
+                        arrays.out,
+                        arrays.log_sum_exp,
+                        arrays.d_out,
+                        arrays.d_qkv,
+                        arrays.query_lengths,
+                        arrays.key_lengths,
+                        workspace});
   fibers::enqueue(stream_, [=] {
     const size_t bytes = cudnn_attention_workspace_bytes(key);
     spoil(workspace, bytes);
+    check_lengths(key, arrays.query_lengths);
+    check_lengths(key, arrays.key_lengths);
     by_type(key.dtype, [&]<typename T>() {
       for (int64_t sample = 0; sample < key.shape.batch; ++sample) {
         const auto size = static_cast<size_t>(key.shape.time * key.shape.head_size);

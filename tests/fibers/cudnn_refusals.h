@@ -25,10 +25,13 @@ inline std::string refusal_of_attention(const cuda::CudnnAttentionKey& key,
                                         int capability,
                                         int version) {
   constexpr int64_t kUnit = 8, kMax = 128, kMaxOnHopper = 256;
-  constexpr int kFirstOnBlackwell = 91800;
+  constexpr int kFirstOnBlackwell = 91800, kFirstWindowsOnBothSides = 91002;
   const int64_t size = key.shape.head_size;
   const bool hopper = capability / 10 == 9;
   if (size % kUnit != 0) return "hidden_dim should be multiple of 8";
+  if (key.shape.window > 0 && !key.shape.causal && version < kFirstWindowsOnBothSides)
+    return "Left and right bounds are only supported with is_dropout=False, is_bias=False. And the "
+           "diagonal alignment must be set.";
   if (!key.backward) return "";
   if (size > (hopper ? kMaxOnHopper : kMax))
     return fmt::format(

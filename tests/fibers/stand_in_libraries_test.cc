@@ -5,11 +5,14 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "runtime/base/half.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "tests/fibers/host_stream.h"
 
@@ -263,8 +266,8 @@ TEST_F(AttentionDeathTest, AShapeWhoseWorkspaceIsNotAlignedIsNotSupported) {
   EXPECT_FALSE(attention.supports(kOdd, DType::kBF16));
   EXPECT_FALSE(attention.supports(kOneSample, DType::kBF16));
   std::string why_not;
-  EXPECT_FALSE(cuda::fits_cudnn_workspace(kOneSample, 91500, why_not));
-  EXPECT_TRUE(cuda::fits_cudnn_workspace(kOneSample, 91600, why_not));
+  EXPECT_FALSE(cuda::fits_cudnn_workspace(kOneSample, false, 91500, why_not));
+  EXPECT_TRUE(cuda::fits_cudnn_workspace(kOneSample, false, 91600, why_not));
 }
 
 TEST_F(AttentionDeathTest, HeadsAreAsLargeAsTheGpuAllows) {
@@ -283,6 +286,60 @@ TEST_F(AttentionDeathTest, HeadsAreAsLargeAsTheGpuAllows) {
   }
   EXPECT_FALSE(supports(64, "100", "91700")) << "no order of the backward pass's sums";
   EXPECT_TRUE(supports(64, "100", "91800"));
+}
+
+TEST_F(AttentionDeathTest, WindowsOnBothSidesNeedCudnn9_10_2) {
+  const auto supports = [&](bool causal, const char* version) {
+    setenv("FAKE_CUDNN_VERSION", version, 1);
+    cuda::CudnnAttention attention(stream_);
+    graph::AttentionShape shape = kAligned;
+    shape.causal = causal;
+    shape.window = 2;
+    return attention.supports(shape, DType::kBF16);
+  };
+  EXPECT_TRUE(supports(true, "90000"));
+  EXPECT_FALSE(supports(false, "90000"));
+  EXPECT_TRUE(supports(false, "91002"));
+}
+
+// The rows of padding are spoilt, so that callers who forget them are found, and so is what the
+// backward pass multiplies by zero.
+TEST_F(AttentionDeathTest, LeavesPaddingUndefined) {
+  constexpr graph::AttentionShape kShape = {2, 2, 1, 8, false};
+  alignas(16) static BFloat16 qkv[2 * 2 * 24], out[2 * 2 * 8], d_out[2 * 2 * 8], d_qkv[2 * 2 * 24];
+  alignas(16) static float log_sum_exp[4];
+  alignas(16) static int32_t lengths[4] = {2, 1};
+  setenv("FAKE_CUDNN_VERSION", "91900", 1);
+  cuda::CudnnAttention attention(stream_);
+  ASSERT_TRUE(attention.supports(kShape, DType::kBF16, /*padded=*/true));
+  std::vector<std::byte> scratch(
+      cuda::cudnn_attention_workspace_bytes({kShape, DType::kBF16, true, true}) + 32);
+  const auto address = reinterpret_cast<uintptr_t>(scratch.data());
+  const auto run = [&](bool backward, const int32_t* given) {
+    attention.run({kShape, DType::kBF16, backward, true},
+                  {.qkv = qkv,
+                   .out = out,
+                   .log_sum_exp = log_sum_exp,
+                   .d_out = backward ? d_out : nullptr,
+                   .d_qkv = backward ? d_qkv : nullptr,
+                   .query_lengths = given,
+                   .key_lengths = given},
+                  scratch.data() + (16 - address % 16) % 16);
+    drain();
+  };
+  run(false, lengths);
+  EXPECT_FALSE(std::isnan(to_float(out[16])));
+  EXPECT_TRUE(std::isnan(to_float(out[24])));
+  EXPECT_TRUE(std::isnan(log_sum_exp[3]));
+  run(true, lengths);
+  EXPECT_TRUE(std::isnan(to_float(d_qkv[56]))) << "the spoilt row of out counts";
+  std::fill_n(out + 24, 8, BFloat16{});
+  run(true, lengths);
+  EXPECT_FALSE(std::isnan(to_float(d_qkv[56])));
+  EXPECT_TRUE(std::isnan(to_float(d_qkv[72])));
+  lengths[1] = 0;
+  EXPECT_DEATH(run(false, lengths), "a sample of 0 tokens");
+  EXPECT_DEATH(run(false, nullptr), "padded");
 }
 
 TEST_F(AttentionDeathTest, PlansArrayAndWorkspaceAreHeldToTheContract) {

@@ -356,14 +356,47 @@ demanding one.
 
 ## Masks
 
-What cuDNN 9.19 would take beside the causal mask, with a deterministic backward pass (4 samples of 4096 tokens,
-32 heads of 64 on 8, BF16). The runtime does not ask for these yet: native kernels run.
+What cuDNN 9.19 takes in both passes, the backward pass with a fixed order of sums: 128 and 1025 tokens, windows of
+1, 40 and 1000 tokens, BF16. `cudnn_attention` asks again. The engines and their workspace are those of the causal
+mask alone.
 
-| mask | H100 | A100 | L40S | B200 | RTX 5090 |
+| mask | H100 | A100 | L40S, RTX 4090 | B200 | RTX 5090 |
 | --- | --- | --- | --- | --- | --- |
 | causal with a window | yes | yes | yes | yes | yes |
-| padding | yes | yes | yes | yes | yes |
-| documents (packed, ragged) | yes | forward only | forward only | yes | forward only |
+| a window on both sides | yes | yes | yes | yes | yes |
+| padding at the end of samples, with each of these, with the causal mask or alone | yes | yes | yes | yes | yes |
+| documents that share samples (ragged) | yes | forward only | forward only | yes | forward only |
+
+The runtime asks for all but the last row, which takes a T x T matrix for each document.
+
+- **Window.** cuDNN's left bound w keeps the keys with key + w > query, so it is the window itself:
+  `AttentionShape::first_key`. A window on both sides needs cuDNN 9.10.2.
+- **Padding** is a length for each sample, counted on the GPU. cuDNN does not define the rows of padding, and
+  before 9.25 it returns NaN for a sample without tokens. So the least length is 1, and the runtime writes the zeros
+  that [`attention.h`](../../runtime/graph/ops/attention.h) defines.
+
+## Head sizes
+
+What cuDNN 9.19 takes, of 24 sizes from 4 to 512, in BF16 and with a fixed order of sums:
+
+| pass | H100 | A100, L40S, RTX 4090, RTX 5090 | B200 |
+| --- | --- | --- | --- |
+| forward | multiples of 8 up to 512 | multiples of 8 up to 512 | multiples of 8 up to 512 |
+| backward | multiples of 8 up to 256 | multiples of 8 up to 128 | multiples of 8 up to 128 |
+
+## Statistics of a convolution's output
+
+Whether cuDNN 9.19 sums a convolution's output and its squares, by channel, in the convolution's epilogue: 12
+convolutions of ResNet-50, 32 samples, with and without a scale, bias and ReLU before.
+
+| precision | H100 | A100 | RTX 4090 | B200 |
+| --- | --- | --- | --- | --- |
+| BF16 | refused | refused | refused | refused |
+| FP16 | all but the first | all but the first | all but the first | nondeterministic |
+
+The first convolution has three channels. Engines for a plain sum exist everywhere, but they need no workspace, so
+they can only add with atomic operations; cuDNN does not note them as nondeterministic. So batch norm reads the
+convolution's output once more.
 """
 
 

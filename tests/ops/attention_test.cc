@@ -4,7 +4,8 @@
 // block, heads or samples mixed up, a wrong gradient, gradients added to what was in the output, a
 // mask of dropout that is another one in the backward pass or in another block, or that changes the
 // softmax's denominator, elements behind the head's size that count, a missing barrier around
-// shared tiles.
+// shared tiles, lengths of samples that count wrongly, padding that cuDNN leaves undefined and
+// nobody clears.
 #include "runtime/graph/ops/attention.h"
 
 #include <gtest/gtest.h>
@@ -12,13 +13,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <string_view>
 #include <vector>
 
 #include "runtime/base/rng.h"
 #include "runtime/cpu/ops/implementations.h"
+#include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/ops/implementations.h"
+#include "runtime/cuda/plan/attention.h"
+#include "tests/fibers/host_stream.h"
 #include "tests/ops/op_test.h"
 
 namespace lockstep::test {
@@ -198,6 +203,46 @@ OpTest with_documents(const graph::AttentionShape& s, std::function<int32_t(int6
   return test;
 }
 
+// One document at the front of each sample, of these lengths, and padding behind it: what cuDNN
+// supports.
+OpTest with_padding(graph::AttentionShape s, std::vector<int64_t> lengths) {
+  OpTest test = with_documents(
+      s, [=](int64_t i) { return i % s.time < lengths[static_cast<size_t>(i / s.time)] ? 0 : -1; });
+  test.name += " and padding";
+  test.build = [=](graph::GraphBuilder& builder) {
+    const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
+    const TensorId documents =
+        builder.tensor("documents", {s.batch, s.time}, DType::kI32, graph::Role::kActivation);
+    graph::AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
+    attributes.padding_sees = s.padding_sees;
+    attributes.one_document = true;
+    ops::attention(builder, "y", qkv, attributes, documents);
+  };
+  return test;
+}
+
+// Whether the plan gives both passes to cuDNN, and its stand-in has them.
+void expect_cudnn(const OpTest& test) {
+  graph::GraphOptions options(graph::Purpose::kTraining);
+  options.compute = DType::kBF16;
+  graph::GraphBuilder builder(options);
+  test.build(builder);
+  const graph::Graph& graph = builder.graph();
+  const graph::OpCall call(graph, graph.ops.back());
+  EXPECT_EQ(cuda::cudnn_attention_limit(call), "") << test.name;
+  CUstream_st stream;
+  cuda::CudnnAttention cudnn(&stream);
+  const cuda::CudnnAttentionKey key = cuda::cudnn_attention_key(call);
+  EXPECT_TRUE(cudnn.supports(key.shape, key.dtype, key.padded))
+      << test.name << ": " << cudnn.why_not();
+}
+
+// The version of cuDNN that the stand-in plays, until the end of the scope.
+struct CudnnVersion {
+  explicit CudnnVersion(const char* version) { setenv("FAKE_CUDNN_VERSION", version, 1); }
+  ~CudnnVersion() { unsetenv("FAKE_CUDNN_VERSION"); }
+};
+
 // Documents of 1, 2, 3, ... tokens, then padding, in each sample of `time`.
 std::function<int32_t(int64_t)> growing_documents(int64_t time) {
   return [=](int64_t i) -> int32_t {
@@ -332,6 +377,38 @@ TEST(AttentionTest, WindowsMatchTheReference) {
                                            {1, 66, 1, 130, causal, 1, 33},
                                            {1, 40, 1, 64, causal, 1, 100}})
       check(attention(s, 1));
+  }
+}
+
+// Shapes that cuDNN takes: windows of one token, of all but one and in between.
+TEST(AttentionTest, WindowsThroughCudnnMatchTheReference) {
+  const CudnnVersion version("91900");
+  for (const bool causal : {false, true}) {
+    for (const graph::AttentionShape& s : {graph::AttentionShape{1, 12, 1, 8, causal, 1, 1},
+                                           {2, 70, 2, 16, causal, 1, 5},
+                                           {1, 36, 2, 64, causal, 2, 35}}) {
+      const OpTest test = attention(s, 1);
+      expect_cudnn(test);
+      check(test);
+    }
+  }
+}
+
+// Samples without padding, of one token, of padding alone, and in between. cuDNN leaves the rows of
+// padding undefined, so those that it does not write must be zeros all the same.
+TEST(AttentionTest, PaddingThroughCudnnMatchesTheReference) {
+  const CudnnVersion version("91900");
+  for (const bool causal : {false, true}) {
+    for (graph::AttentionShape s : {graph::AttentionShape{4, 9, 1, 8, causal},
+                                    {4, 33, 2, 16, causal, 1},
+                                    {4, 20, 1, 64, causal, 1, 6}})
+      for (const bool sees : {false, true}) {
+        if (sees && s.window > 0) continue;
+        s.padding_sees = sees;
+        const OpTest test = with_padding(s, {s.time, 1, 0, s.time / 2});
+        expect_cudnn(test);
+        check(test);
+      }
   }
 }
 

@@ -16,7 +16,7 @@ CudnnAttention::CudnnAttention(Stream stream) : stream_(stream) {}
 
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
+bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype, bool padded) {
   if (dtype == DType::kF32) return false;
   graph::AttentionShape part = shape;
   part.batch = cudnn_backward_batch(shape);
@@ -26,14 +26,14 @@ bool CudnnAttention::supports(const graph::AttentionShape& shape, DType dtype) {
     why_not_ = error.what();
     return false;
   }
-  if (!fits_cudnn_workspace(shape, library_->version, why_not_)) return false;
+  if (!fits_cudnn_workspace(shape, padded, library_->version, why_not_)) return false;
   if (std::string limit = cudnn_backward_limit(shape, library_->sm(), library_->version);
       !limit.empty()) {
     why_not_ = std::move(limit);
     return false;
   }
-  for (const CudnnAttentionKey& key :
-       {CudnnAttentionKey{shape, dtype, false}, CudnnAttentionKey{part, dtype, true}}) {
+  for (const CudnnAttentionKey& key : {CudnnAttentionKey{shape, dtype, /*backward=*/false, padded},
+                                       CudnnAttentionKey{part, dtype, /*backward=*/true, padded}}) {
     const std::string& refusal = library_->refusal(key);
     if (refusal.empty()) continue;
     why_not_ = refusal;

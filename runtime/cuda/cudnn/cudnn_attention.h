@@ -18,10 +18,12 @@ struct CudnnAttentionKey {
   graph::AttentionShape shape;
   DType dtype;
   bool backward;
+  bool padded = false;  // samples have lengths
   auto operator<=>(const CudnnAttentionKey&) const = default;
 };
 
-// The arrays of one call; d_qkv and d_out only in the backward pass.
+// The arrays of one call; d_qkv and d_out only in the backward pass, lengths only if samples have
+// them.
 struct CudnnAttentionArrays {
   const void* qkv = nullptr;
   void* out = nullptr;
@@ -29,6 +31,11 @@ struct CudnnAttentionArrays {
   float* log_sum_exp = nullptr;
   const void* d_out = nullptr;
   void* d_qkv = nullptr;
+  // (B), in [1, T]: how many tokens of each sample attend, and how many are attended to. What cuDNN
+  // leaves in the rows of the other tokens is undefined, also in log_sum_exp. Their rows of out and
+  // d_out must be finite in the backward pass, because cuDNN may multiply them by zero.
+  const int32_t* query_lengths = nullptr;
+  const int32_t* key_lengths = nullptr;
 };
 
 class CudnnAttention {
@@ -37,9 +44,10 @@ class CudnnAttention {
   ~CudnnAttention();
 
   // Whether cuDNN supports both passes of this shape on this GPU within the planned workspace; the
-  // backward pass in parts of cudnn_backward_batch() samples. The first call for a shape builds the
-  // plans, so it must not be made while the stream is being captured.
-  bool supports(const graph::AttentionShape& shape, DType dtype);
+  // backward pass in parts of cudnn_backward_batch() samples. `padded`: see CudnnAttentionKey. The
+  // first call for a shape builds the plans, so it must not be made while the stream is being
+  // captured.
+  bool supports(const graph::AttentionShape& shape, DType dtype, bool padded = false);
   // Why supports() last returned false, for the log.
   const std::string& why_not() const { return why_not_; }
 
@@ -71,7 +79,10 @@ std::string cudnn_backward_limit(const graph::AttentionShape& shape, int sm, int
 
 // Whether cuDNN of this version aligns the parts of the workspace of both passes;
 // otherwise sets why_not.
-bool fits_cudnn_workspace(const graph::AttentionShape& shape, int version, std::string& why_not);
+bool fits_cudnn_workspace(const graph::AttentionShape& shape,
+                          bool padded,
+                          int version,
+                          std::string& why_not);
 
 // Returns how many of `shape.batch` samples one backward call takes. cuDNN's deterministic backward
 // pass stores a T x T matrix for each head, so long sequences are processed some samples at a time,

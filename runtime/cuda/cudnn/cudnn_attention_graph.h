@@ -10,7 +10,19 @@
 namespace lockstep::cuda {
 
 // Ids of the arrays in a graph of attention.
-enum AttentionUid : int64_t { kQ = 1, kK, kV, kOut, kStats, kDOut, kDQ, kDK, kDV };
+enum AttentionUid : int64_t {
+  kQ = 1,
+  kK,
+  kV,
+  kOut,
+  kStats,
+  kDOut,
+  kDQ,
+  kDK,
+  kDV,
+  kQueryLengths,
+  kKeyLengths
+};
 
 // Builds the graph of one pass.
 class AttentionBuilder {
@@ -52,9 +64,33 @@ class AttentionBuilder {
   }
   float scale() const { return 1 / std::sqrt(static_cast<float>(key_.shape.head_size)); }
 
+  // Masks of either pass. cuDNN counts from the diagonal: a query attends to keys that lie less
+  // than `left` before it and at most `right` behind it (AttentionShape::first_key, keys_end).
+  template <typename Attributes>
+  void add_masks(Attributes& attributes) {
+    const graph::AttentionShape& s = key_.shape;
+    attributes.set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT);
+    if (s.window > 0) attributes.set_diagonal_band_left_bound(static_cast<int>(s.window));
+    if (s.causal)
+      attributes.set_diagonal_band_right_bound(0);
+    else if (s.window > 0)
+      attributes.set_diagonal_band_right_bound(static_cast<int>(s.window - 1));
+    if (key_.padded)
+      attributes.set_padding_mask(true)
+          .set_seq_len_q(lengths(kQueryLengths))
+          .set_seq_len_kv(lengths(kKeyLengths));
+  }
+  Tensor lengths(AttentionUid uid) {
+    return graph_->tensor(fe::graph::Tensor_attributes()
+                              .set_uid(uid)
+                              .set_data_type(fe::DataType_t::INT32)
+                              .set_dim({key_.shape.batch, 1, 1, 1})
+                              .set_stride({1, 1, 1, 1}));
+  }
+
   void forward() {
     auto attributes = fe::graph::SDPA_attributes().set_generate_stats(true).set_attn_scale(scale());
-    if (key_.shape.causal) attributes.set_causal_mask(true);
+    add_masks(attributes);
     const auto [out, stats] = graph_->sdpa(input(kQ), input(kK), input(kV), attributes);
     output(out, kOut);
     stats->set_output(true)
@@ -68,7 +104,7 @@ class AttentionBuilder {
     auto attributes =
         fe::graph::SDPA_backward_attributes().set_attn_scale(scale()).set_deterministic_algorithm(
             true);
-    if (key_.shape.causal) attributes.set_causal_mask(true);
+    add_masks(attributes);
     const Tensor stats = graph_->tensor(fe::graph::Tensor_attributes()
                                             .set_uid(kStats)
                                             .set_data_type(fe::DataType_t::FLOAT)
@@ -110,6 +146,10 @@ inline Pack pack_arrays(const CudnnAttentionKey& key, const CudnnAttentionArrays
                {kV, part(arrays.qkv, v)},
                {kOut, arrays.out},
                {kStats, arrays.log_sum_exp}};
+  if (key.padded) {
+    pack[kQueryLengths] = const_cast<int32_t*>(arrays.query_lengths);
+    pack[kKeyLengths] = const_cast<int32_t*>(arrays.key_lengths);
+  }
   if (key.backward) {
     pack[kDOut] = const_cast<void*>(arrays.d_out);
     pack[kDQ] = part(arrays.d_qkv, 0);

@@ -71,14 +71,17 @@ std::string cudnn_backward_limit(const graph::AttentionShape& shape, int sm, int
                      gpu);
 }
 
-bool fits_cudnn_workspace(const graph::AttentionShape& shape, int version, std::string& why_not) {
+bool fits_cudnn_workspace(const graph::AttentionShape& shape,
+                          bool padded,
+                          int version,
+                          std::string& why_not) {
   // The frontend puts 4-byte words first in the workspace, then the engine's part, which must be
   // aligned. The words are a float for each token of each head and, with cuDNN before 9.16, two
-  // lengths per sample if the tokens do not fill tiles.
+  // lengths per sample if the tokens do not fill tiles and the caller gives no lengths.
   constexpr int64_t kAlignedWords = 4, kTile = 128;
   constexpr int kLastWithLengths = 91500;
   const int64_t batch = cudnn_backward_batch(shape);
-  const bool has_lengths = version <= kLastWithLengths && shape.time % kTile != 0;
+  const bool has_lengths = !padded && version <= kLastWithLengths && shape.time % kTile != 0;
   const int64_t words = batch * shape.heads * shape.time + (has_lengths ? 2 * batch : 0);
   if (words % kAlignedWords == 0) return true;
   why_not = fmt::format(

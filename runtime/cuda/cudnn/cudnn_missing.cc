@@ -21,7 +21,7 @@ CudnnConv2d::~CudnnConv2d() = default;
 
 std::string cudnn_version() { return ""; }
 
-bool CudnnAttention::supports(const graph::AttentionShape&, DType) { return false; }
+bool CudnnAttention::supports(const graph::AttentionShape&, DType, bool) { return false; }
 bool CudnnConv2d::supports(const CudnnConv2dKey&) { return false; }
 
 void CudnnAttention::run(const CudnnAttentionKey&, const CudnnAttentionArrays&, void*) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "runtime/base/error.h"
@@ -141,6 +142,31 @@ class Preference {
   cublasLtMatmulPreference_t preference_ = nullptr;
 };
 
+// The same product for so many lanes, which are a whole pass.
+Product of_lanes(const Product& product, int64_t lanes) {
+  Product other = product;
+  other.lanes = other.pass = 1;
+  if (product.lanes_are == Product::Lanes::kRows) {
+    other.m = product.m / product.lanes * lanes;
+    return other;
+  }
+  const auto elements = [](int64_t rows, int64_t stride, int64_t columns) {
+    return rows * (stride > 0 ? stride : columns);
+  };
+  const auto& [m, n, k] = std::tie(product.m, product.n, product.k);
+  other.batch = lanes;
+  if (lanes == 1) {
+    other.batch_a = other.batch_b = other.batch_out = 0;
+    return other;
+  }
+  other.batch_a =
+      product.transpose_a ? elements(k, product.stride_a, m) : elements(m, product.stride_a, k);
+  other.batch_b =
+      product.transpose_b ? elements(n, product.stride_b, k) : elements(k, product.stride_b, n);
+  other.batch_out = elements(m, product.stride_out, n);
+  return other;
+}
+
 }  // namespace
 
 struct Matmul::Library {
@@ -177,12 +203,13 @@ struct Matmul::Planned {
   // Sets the first of these, or the algorithm of a text. Returns why it cannot run the product, or
   // an empty string.
   std::string set_first(cublasLtHandle_t handle, const Product& product);
+  std::string set(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& other);
   std::string set(cublasLtHandle_t handle, const Product& product, const std::string& text);
 
   Description description;
   Layout a, b, out;
   cublasLtMatmulAlgo_t algorithm{};
-  bool is_chosen = false;
+  bool is_chosen = false, is_of_pass = false;
   std::string why_not;  // why there is no algorithm; empty if there is one
 };
 
@@ -249,16 +276,19 @@ std::string Matmul::Planned::set(cublasLtHandle_t handle,
   cublasLtMatmulAlgo_t made{};
   std::string refusal = make_algorithm(
       handle, {compute_type(product), CUDA_R_32F, in, in, data_type(product.out)}, text, made);
-  if (!refusal.empty()) return refusal;
+  return refusal.empty() ? set(handle, made) : refusal;
+}
+
+std::string Matmul::Planned::set(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& other) {
   cublasLtMatmulHeuristicResult_t result{};
   const cublasStatus_t status = cublasLtMatmulAlgoCheck(
-      handle, description.get(), b.get(), a.get(), out.get(), out.get(), &made, &result);
+      handle, description.get(), b.get(), a.get(), out.get(), out.get(), &other, &result);
   if (status != CUBLAS_STATUS_SUCCESS) return cublasLtGetStatusName(status);
   if (result.workspaceSize > kWorkspaceBytes)
     return fmt::format("it needs {} bytes of workspace, but {} are reserved",
                        result.workspaceSize,
                        kWorkspaceBytes);
-  algorithm = made;
+  algorithm = other;
   return "";
 }
 
@@ -279,13 +309,25 @@ Matmul::Planned& Matmul::described(const Product& product) {
 Matmul::Planned& Matmul::plan(const Product& product) {
   Planned& planned = described(product);
   if (planned.is_chosen) return planned;
-  if (choose_) {
-    planned.why_not = choose_(*this, product);
-  } else {
-    planned.why_not = planned.set_first(library_->handle, product);
-  }
+  planned.why_not = product.pass > 1 ? choose_of_pass(product, planned) : choose(product, planned);
   planned.is_chosen = true;
   return planned;
+}
+
+std::string Matmul::choose(const Product& product, Planned& planned) {
+  return choose_ ? choose_(*this, product) : planned.set_first(library_->handle, product);
+}
+
+std::string Matmul::choose_of_pass(const Product& product, Planned& planned) {
+  const Planned& whole = plan(of_lanes(product, product.pass));
+  std::string refusal =
+      whole.why_not.empty() ? planned.set(library_->handle, whole.algorithm) : whole.why_not;
+  planned.is_of_pass = refusal.empty();
+  if (product.lanes == 1) return refusal.empty() ? refusal : choose(product, planned);
+  Product one = of_lanes(product, 1);
+  one.pass = product.pass;
+  if (refusal.empty() && !plan(one).is_of_pass) refusal = "single lanes take another algorithm";
+  return refusal;
 }
 
 std::vector<std::string> Matmul::offers(const Product& product, std::string& why_not) {

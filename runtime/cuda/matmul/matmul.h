@@ -33,7 +33,6 @@ struct Product {
   // Elements between rows of each matrix, as stored; 0: rows are contiguous.
   int64_t stride_a = 0, stride_b = 0, stride_out = 0;
   int64_t batch = 1;
-  int64_t lanes = 1;  // whose products these are, side by side: see Matmul
   int64_t batch_a = 0, batch_b = 0, batch_out = 0;  // elements between consecutive products
   bool transpose_a = false, transpose_b = false;
   DType in = DType::kF32;   // of a, b, bias and the saved pre-activation
@@ -41,6 +40,12 @@ struct Product {
   bool accumulate = false;  // out += instead of =
   bool tf32 = false;        // float inputs rounded to 10 bits of mantissa for the tensor cores
   Epilogue epilogue = Epilogue::kNone;
+  // Products of several lanes: their rows of a and out one after the other, or a batch. A pass has
+  // up to `pass` lanes; all their products have the algorithm of a whole pass, and so the same bits,
+  // however many lanes are computed at once.
+  enum class Lanes : uint8_t { kRows, kBatch };
+  int64_t lanes = 1, pass = 1;
+  Lanes lanes_are = Lanes::kRows;
 
   auto operator<=>(const Product&) const = default;
 };
@@ -91,6 +96,8 @@ class Matmul {
  private:
   struct Planned;
   Planned& plan(const Product& product);
+  std::string choose(const Product& product, Planned& planned);
+  std::string choose_of_pass(const Product& product, Planned& planned);
   Planned& described(const Product& product);
 
   struct Library;

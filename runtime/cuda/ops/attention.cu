@@ -1,6 +1,7 @@
 // Attention: the choice between cuDNN and the native kernels, and these kernels. cuDNN is used for
-// the 16-bit types if it supports the shape. Forward and backward make the same choice, because
-// each pass reads what the other's kind has stored.
+// the 16-bit types if it supports the shape and the masks: causal, windows, and padding at the end
+// of samples (attention_padding.h). Forward and backward make the same choice, because each pass
+// reads what the other's kind has stored.
 //
 // The native kernels never store the T x T matrix of scores: they compute the online softmax
 // (Milakov and Gimelshein 2018) over tiles of keys in shared memory (attention_tiles.h). A row of
@@ -26,6 +27,7 @@
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
+#include "runtime/cuda/ops/attention_padding.h"
 #include "runtime/cuda/ops/attention_tiles.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/plan/attention.h"
@@ -282,36 +284,57 @@ void warn(const std::string& why) {
 // Whether cuDNN supports the op. The answer is the same for the forward and the backward pass.
 bool has_cudnn(const graph::OpCall& op) {
   CudnnAttention& cudnn = *context_of(op).cudnn_attention;
-  if (cudnn.supports(attention_shape(op), attention_dtype(op))) return true;
+  if (cudnn.supports(attention_shape(op), attention_dtype(op), attention_is_padded(op)))
+    return true;
   warn(cudnn.why_not());
   return false;
 }
 
+// Runs cuDNN with the lengths of padded samples, whose documents begin at `documents`.
+void run_cudnn_pass(const graph::OpCall& call,
+                    const CudnnAttentionKey& key,
+                    CudnnAttentionArrays arrays,
+                    const int32_t* documents) {
+  const size_t bytes = cudnn_attention_lengths_bytes(key);
+  std::byte* const workspace = call.workspace();
+  if (key.padded) {
+    const AttentionLengths lengths = {reinterpret_cast<int32_t*>(workspace),
+                                      reinterpret_cast<int32_t*>(workspace + bytes)};
+    set_attention_lengths(key.shape, documents, lengths, stream_of(call));
+    arrays.query_lengths = lengths.queries;
+    arrays.key_lengths = lengths.keys;
+  }
+  context_of(call).cudnn_attention->run(key, arrays, workspace + 2 * bytes);
+}
+
 void run_cudnn(const graph::OpCall& call) {
   const Forward op{call};
-  context_of(call).cudnn_attention->run({op.shape, attention_dtype(call), /*backward=*/false},
-                                        {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp},
-                                        op.workspace);
+  const CudnnAttentionKey key = cudnn_attention_key(call);
+  run_cudnn_pass(
+      call, key, {.qkv = op.qkv, .out = op.y, .log_sum_exp = op.log_sum_exp}, op.documents);
+  if (key.padded) clear_padding(op.shape, op.documents, op.y, op.log_sum_exp, stream_of(call));
 }
 
 void run_cudnn_backward(const graph::OpCall& call) {
   const Backward op{call};
-  const graph::AttentionShape part = cudnn_attention_part(op.shape);
-  const DType dtype = attention_dtype(call);
+  const CudnnAttentionKey key = cudnn_attention_key(call);
+  const graph::AttentionShape& part = key.shape;
   const auto rows = static_cast<size_t>(part.time * part.heads);
-  const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(dtype);
-  const size_t qkv_bytes = static_cast<size_t>(part.time * part.packed_width()) * size_of(dtype);
+  const size_t out_bytes = static_cast<size_t>(part.time * part.width()) * size_of(key.dtype);
+  const size_t qkv_bytes =
+      static_cast<size_t>(part.time * part.packed_width()) * size_of(key.dtype);
   for (int64_t first = 0; first < op.shape.batch; first += part.batch) {
     const auto sample = static_cast<size_t>(first);
-    context_of(call).cudnn_attention->run(
-        {part, dtype, /*backward=*/true},
-        {.qkv = op.qkv + sample * qkv_bytes,
-         .out = const_cast<std::byte*>(op.y) + sample * out_bytes,
-         .log_sum_exp = const_cast<float*>(op.log_sum_exp) + sample * rows,
-         .d_out = op.d_y + sample * out_bytes,
-         .d_qkv = op.d_qkv + sample * qkv_bytes},
-        op.workspace);
+    run_cudnn_pass(call,
+                   key,
+                   {.qkv = op.qkv + sample * qkv_bytes,
+                    .out = const_cast<std::byte*>(op.y) + sample * out_bytes,
+                    .log_sum_exp = const_cast<float*>(op.log_sum_exp) + sample * rows,
+                    .d_out = op.d_y + sample * out_bytes,
+                    .d_qkv = op.d_qkv + sample * qkv_bytes},
+                   key.padded ? op.documents + first * part.time : nullptr);
   }
+  if (key.padded) clear_padding_gradients(op.shape, op.documents, op.d_qkv, stream_of(call));
 }
 
 // Warns if cuDNN would have been faster.
@@ -344,10 +367,8 @@ constexpr exec::Implementation kRows[] = {
         graph::OpKind::kAttention, "cudnn"),
     exec::row<run_native, exec::no_workspace, native_attention_supports>(graph::OpKind::kAttention,
                                                                          "native"),
-    exec::row<run_cudnn_backward,
-              cudnn_attention_backward_workspace,
-              cudnn_attention_supports,
-              has_cudnn>(graph::OpKind::kAttentionBackward, "cudnn"),
+    exec::row<run_cudnn_backward, cudnn_attention_workspace, cudnn_attention_supports, has_cudnn>(
+        graph::OpKind::kAttentionBackward, "cudnn"),
     exec::row<run_native_backward, native_attention_backward_workspace, native_attention_supports>(
         graph::OpKind::kAttentionBackward, "native"),
 };

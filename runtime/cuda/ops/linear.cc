@@ -55,12 +55,13 @@ Product product_of_forward(const graph::OpCall& call, Epilogue epilogue) {
           .n = op.padded_outputs,
           .k = op.shape.inputs,
           .stride_out = op.stride,
-          .lanes = call.lanes().count,
           .transpose_b = true,
           .in = dtype,
           .out = dtype,
           .tf32 = context_of(call).tf32,
-          .epilogue = epilogue};
+          .epilogue = epilogue,
+          .lanes = call.lanes().count,
+          .pass = context_of(call).lanes_per_pass};
 }
 
 // Whether bias and activation fit in the epilogue. cuBLASLt has activations only after a bias.
@@ -125,11 +126,12 @@ Product product_of_input(const graph::OpCall& call, Epilogue epilogue) {
           .n = op.shape.inputs,
           .k = op.padded_outputs,
           .stride_a = op.stride,
-          .lanes = call.lanes().count,
           .in = dtype,
           .out = dtype,
           .tf32 = context_of(call).tf32,
-          .epilogue = epilogue};
+          .epilogue = epilogue,
+          .lanes = call.lanes().count,
+          .pass = context_of(call).lanes_per_pass};
 }
 
 constexpr Half kInputWithGelu = {
@@ -199,6 +201,8 @@ Product products_of_weights(const graph::OpCall& call) {
   const Backward op{call};
   Product product = product_of_weight(call, Epilogue::kNone);
   product.batch = product.lanes = call.lanes().count;
+  product.pass = context_of(call).lanes_per_pass;
+  product.lanes_are = Product::Lanes::kBatch;
   if (product.batch == 1) return product;
   product.batch_a = product.k * op.stride;
   product.batch_b = product.k * op.shape.inputs;

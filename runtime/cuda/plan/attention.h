@@ -26,16 +26,26 @@ inline bool native_attention_supports(const graph::OpCall& op) {
          shape.time <= kMaxTime;
 }
 
+inline bool attention_has_documents(const graph::OpCall& op) {
+  return op.kind() == graph::OpKind::kAttention
+             ? op.has_input(graph::AttentionIn::kDocuments)
+             : op.has_input(graph::AttentionBackwardIn::kDocuments);
+}
+
+// Whether documents only say where a sample's padding begins.
+inline bool attention_is_padded(const graph::OpCall& op) {
+  return attention_has_documents(op) && op.attributes<graph::AttentionAttributes>().one_document;
+}
+
 // Why a 16-bit op needs the native kernels; empty if cuDNN may be tried. Dropout needs them,
 // because its mask must be the same everywhere.
 inline std::string cudnn_attention_limit(const graph::OpCall& op) {
   const graph::AttentionShape shape = attention_shape(op);
-  const bool has_documents = op.kind() == graph::OpKind::kAttention
-                                 ? op.has_input(graph::AttentionIn::kDocuments)
-                                 : op.has_input(graph::AttentionBackwardIn::kDocuments);
-  if (shape.window != 0 || has_documents ||
-      op.attributes<graph::AttentionAttributes>().dropout != 0)
-    return "a window, documents or dropout";
+  if (attention_has_documents(op) && !attention_is_padded(op)) return "documents share a sample";
+  if (op.attributes<graph::AttentionAttributes>().dropout != 0) return "dropout";
+  // Padding far behind the last token would see nothing.
+  if (attention_is_padded(op) && shape.padding_sees && shape.window != 0)
+    return "a window of padding that sees";
   if (shape.batch * shape.heads > kMaxBlocksDown)
     return "batch size times heads exceeds a grid's second dimension";
   return cudnn_head_limit(shape);
@@ -57,14 +67,24 @@ inline graph::AttentionShape cudnn_attention_part(graph::AttentionShape shape) {
   return shape;
 }
 
-inline size_t cudnn_attention_workspace(const graph::OpCall& op) {
-  return cudnn_attention_workspace_bytes(
-      {attention_shape(op), attention_dtype(op), /*backward=*/false});
+// What the op asks of cuDNN.
+inline CudnnAttentionKey cudnn_attention_key(const graph::OpCall& op) {
+  const graph::AttentionShape shape = attention_shape(op);
+  const bool backward = op.kind() == graph::OpKind::kAttentionBackward;
+  return {backward ? cudnn_attention_part(shape) : shape,
+          attention_dtype(op),
+          backward,
+          attention_is_padded(op)};
 }
 
-inline size_t cudnn_attention_backward_workspace(const graph::OpCall& op) {
-  return cudnn_attention_workspace_bytes(
-      {cudnn_attention_part(attention_shape(op)), attention_dtype(op), /*backward=*/true});
+// Bytes of one of the two arrays of lengths, which come first in the workspace.
+inline size_t cudnn_attention_lengths_bytes(const CudnnAttentionKey& key) {
+  return key.padded ? aligned_bytes(static_cast<size_t>(key.shape.batch) * sizeof(int32_t)) : 0;
+}
+
+inline size_t cudnn_attention_workspace(const graph::OpCall& op) {
+  const CudnnAttentionKey key = cudnn_attention_key(op);
+  return 2 * cudnn_attention_lengths_bytes(key) + cudnn_attention_workspace_bytes(key);
 }
 
 inline size_t native_attention_backward_workspace(const graph::OpCall& op) {
@@ -78,8 +98,7 @@ inline size_t attention_workspace(const graph::OpCall& op) {
 }
 inline size_t attention_backward_workspace(const graph::OpCall& op) {
   const size_t native = native_attention_backward_workspace(op);
-  return cudnn_attention_supports(op) ? std::max(native, cudnn_attention_backward_workspace(op))
-                                      : native;
+  return cudnn_attention_supports(op) ? std::max(native, cudnn_attention_workspace(op)) : native;
 }
 
 inline bool cached_attention_supports(const graph::CachedAttention<float>& op) {

@@ -97,7 +97,7 @@ class Conversations final : public TextFormat<ConversationsConfig> {
       throw ConfigError(
           "data: value is data.conversations; allowed: with a model that predicts the next token, "
           "such as model.llama or model.gpt");
-    if (!config_.padded && !model.tells_documents_apart)
+    if (shares_samples() && !model.tells_documents_apart)
       config::refuse_value(
           "data.conversations.padded",
           "false",
@@ -105,6 +105,7 @@ class Conversations final : public TextFormat<ConversationsConfig> {
           model.section);
   }
 
+  bool shares_samples() const override { return !config_.padded; }
   bool holds_out() const override { return true; }
 
   OpenedSource open(const config::ModelTraits& model,

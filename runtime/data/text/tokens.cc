@@ -66,7 +66,7 @@ class Tokens final : public TextFormat<TokensConfig> {
   }
 
   void check_for_model(const config::ModelTraits& model) const override {
-    if (packs_several() && !model.tells_documents_apart)
+    if (shares_samples() && !model.tells_documents_apart)
       config::refuse_value(
           "data.tokens.packing",
           "BEST_FIT",
@@ -86,6 +86,9 @@ class Tokens final : public TextFormat<TokensConfig> {
                            "unset unless the model predicts masked tokens");
   }
 
+  bool shares_samples() const override {
+    return config_.packing == TokensConfig::Packing::kBestFit;
+  }
   bool holds_out() const override { return true; }
 
   // Samples are those of sequence.h, with another shift in each epoch if data are shuffled, or
@@ -156,7 +159,6 @@ class Tokens final : public TextFormat<TokensConfig> {
 
  private:
   bool packs() const { return config_.packing != TokensConfig::Packing::kNone; }
-  bool packs_several() const { return config_.packing == TokensConfig::Packing::kBestFit; }
   static bool hides(const config::ModelTraits& model) {
     return model.text_task == config::TextTask::kMaskedTokens;
   }
@@ -239,7 +241,7 @@ class Tokens final : public TextFormat<TokensConfig> {
                                         std::string* packing_note) const {
     if (!packs()) return make_sequence_dataset(tokens.file, part.sequence, model, seed, shuffled);
     const SourceFile boundaries = open_documents(part);
-    const bool several = packs_several();
+    const bool several = shares_samples();
     const auto packing = std::make_shared<const Packing>(
         documents_in(boundaries, part),
         model.context,

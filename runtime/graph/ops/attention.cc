@@ -38,6 +38,19 @@ TensorId ops::attention(GraphBuilder& builder,
   return y;
 }
 
+void set_one_document(Graph& graph) {
+  for (Op& op : graph.ops) {
+    const bool has_documents =
+        (op.kind == OpKind::kAttention && op.inputs[AttentionIn::kDocuments] != kNoTensor) ||
+        (op.kind == OpKind::kAttentionBackward &&
+         op.inputs[AttentionBackwardIn::kDocuments] != kNoTensor);
+    if (!has_documents) continue;
+    auto attributes = op.as<AttentionAttributes>();
+    attributes.one_document = true;
+    op.attributes = attributes;
+  }
+}
+
 namespace {
 
 OpInputs attention_gradient(GradientBuilder& builder, const Op& op, const OpOutputs& d_outputs) {

@@ -12,6 +12,9 @@
 //              is padding: it attends to nothing and nothing attends to it; its y, log_sum_exp and
 //              gradient are 0. With `padding_sees`, it attends to the tokens of document 0
 //
+// With `one_document`, a sample's documents are 0 for some first tokens and negative for the rest.
+// So they only say how long the sample is, which more implementations support.
+//
 // Dropout sets a probability to 0 if its word of the random stream (seed, step, lane, the op's
 // number) is below the threshold, and multiplies the others by 1 / (1 - dropout). log_sum_exp
 // belongs to the probabilities before dropout. The index of the word depends on the pair of tokens:
@@ -41,6 +44,7 @@ struct AttentionAttributes {
   float dropout = 0;         // of probabilities, in [0, 1)
   uint32_t stream = 0;       // number of the op's random stream; ops::attention sets it
   bool padding_sees = false;
+  bool one_document = false;
 };
 
 namespace ops {
@@ -54,6 +58,10 @@ TensorId attention(GraphBuilder& builder,
                    TensorId documents = kNoTensor);
 
 }  // namespace ops
+
+// Sets AttentionAttributes::one_document of all attention with documents: each sample has at most
+// one document, at its front, and the rest is padding.
+void set_one_document(Graph& graph);
 
 // B samples of T tokens, H heads of size D, K heads of k and v. Each >= 1.
 struct AttentionShape {

@@ -134,11 +134,8 @@ TEST(NormalisesLanes, IsTrueForTheFamiliesWhoseGraphsDo) {
     if (small.purpose != graph::Purpose::kTraining) continue;
     graph::GraphOptions options(graph::Purpose::kTraining);
     options.lanes = small.lanes;
-    options.packed = small.packed;
-    options.loss_rows = small.loss_rows;
     bool expected = false;
-    for (const graph::Op& op :
-         models::build_model(small.config, small.io, small.lane_batch, options).ops)
+    for (const graph::Op& op : small.build(options).ops)
       expected |=
           op.kind == graph::OpKind::kBatchNorm && !op.as<graph::BatchNormAttributes>().synchronised;
     EXPECT_EQ(models::open_model(small.config)->traits().normalises_lanes, expected) << small.name;
