@@ -10,9 +10,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "tests/ops/op_test.h"
+#include "tests/reference/kernel_test.h"
 
 namespace lockstep::test {
 namespace {
@@ -229,15 +230,16 @@ OpTest with_dropout(const graph::AttentionShape& s, float probability, bool docu
   return test;
 }
 
-// The CPU's implementations that multiply by tiles, or the others.
-exec::Implementations implementations(bool tiles) {
-  static const auto kRows = [] {
-    std::array<std::vector<exec::Implementation>, 2> rows;
-    for (const exec::Implementation& row : cpu::kCpuAttention)
-      rows[std::string_view(row.name) == "tiles"].push_back(row);
-    return rows;
-  }();
-  return kRows[tiles];
+// The implementations that multiply by tiles, the CPU's and those on a GPU's tensor cores, or the
+// others.
+exec::Implementations implementations(exec::Implementations all, bool tiles) {
+  static std::map<std::pair<const void*, bool>, std::vector<exec::Implementation>> known;
+  auto [rows, added] = known.try_emplace({all.data(), tiles});
+  for (const exec::Implementation& row : all) {
+    const std::string_view name = row.name;
+    if (added && tiles == (name == "tiles" || name == "flash")) rows->second.push_back(row);
+  }
+  return rows->second;
 }
 
 // What tiles add to a tolerance: they round each p, of which a query has 1 in total, and each d_s,
@@ -256,16 +258,34 @@ double error_of_tiles(const graph::OpCall& expected, double spread) {
 }
 
 void check(OpTest test) {
-  test.cpu = implementations(/*tiles=*/false);
-  check_on_all_devices(test);
-  test.name += " by tiles";
-  test.cpu = implementations(/*tiles=*/true);
-  test.cuda = {};
+  OpTest plain = test;
+  plain.cpu = implementations(cpu::kCpuAttention, /*tiles=*/false);
+  plain.cuda = {};
+  check_on_all_devices(plain);
+  OpTest tiles = test;
+  tiles.name += " by tiles";
+  tiles.cpu = implementations(cpu::kCpuAttention, /*tiles=*/true);
+  tiles.tolerance = [plain = test.tolerance, spread = test.high](
+                        const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+    Tolerance tolerance = plain(expected, output, i);
+    const bool rounds = expected.output_dtype(output) != DType::kF32;
+    if (rounds) tolerance.stored += error_of_tiles(expected, spread);
+    return tolerance;
+  };
+  check_on_all_devices(tiles);
+  if (test.cuda.empty() || test.high > 2) return;  // larger scores would have few bits left
+  test.name += " in TF32";
+  test.cpu = test.cuda = {};
+  test.cuda_tf32 = implementations(cuda::kCudaAttention, /*tiles=*/true);
+  test.any_address = false;
+  // Inputs, weights and their gradients are rounded to 10 bits of mantissa; the errors of a score's
+  // products mostly cancel.
   test.tolerance = [plain = test.tolerance, spread = test.high](
                        const graph::OpCall& expected, graph::OutputName output, int64_t i) {
+    constexpr double kHalfSpacing = 0x1p-11;
     Tolerance tolerance = plain(expected, output, i);
-    const bool rounds = expected.output_dtype(output) == DType::kBF16;
-    if (rounds) tolerance.stored += error_of_tiles(expected, spread);
+    const double error = 4 * error_of_tiles(expected, spread) * (1 + spread * spread);
+    tolerance.floats += error * kHalfSpacing / kEps;
     return tolerance;
   };
   check_on_all_devices(test);
