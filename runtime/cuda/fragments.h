@@ -6,10 +6,10 @@
 // of mantissa (TF32). Counted in words of 4 bytes both are the same, with group = lane / 4 and
 // place = lane % 4:
 //
-//    left, rows of 8 words            right, columns of 8 words        sums, rows of 8 floats
-//                 place   place + 4                  column group               2 place  2 place + 1
-//    row group     [0]       [2]      word place          [0]         row group     [0]      [1]
-//    row group + 8 [1]       [3]      word place + 4      [1]         row group + 8 [2]      [3]
+//    left, rows of 8 words           right, columns of 8 words    sums, rows of 8 floats
+//                 place   place + 4                 column group               2 place  2 place + 1
+//    row group     [0]       [2]     word place          [0]      row group     [0]      [1]
+//    row group + 8 [1]       [3]     word place + 4      [1]      row group + 8 [2]      [3]
 //
 // On the host tests/fibers/tensor_cores.cc plays the instructions. All lanes of the warp must call
 // the functions that load or multiply.
@@ -100,8 +100,8 @@ __device__ __forceinline__ void load_matrices(const void* row, uint32_t (&words)
 #endif
 }
 
-// Copies Bytes (4 or 16) to shared memory, or sets them to 0. The copy is there after wait_for_copies(), for
-// other threads after a barrier behind it.
+// Copies Bytes (4 or 16) to shared memory, or sets them to 0. The copy is there after
+// wait_for_copies(), for other threads after a barrier behind it.
 template <int kBytes>
 __device__ __forceinline__ void copy_async(void* to, const void* from, bool exists) {
   static_assert(kBytes == 4 || kBytes == 16);

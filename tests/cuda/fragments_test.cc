@@ -1,7 +1,8 @@
 // Catches: a fragment whose registers are not those that mma.sync and ldmatrix define, a matrix
-// that is loaded transposed or with a wrong distance of rows, sums that are handed to the next product
-// in another order of columns than the right matrix follows, a product that reads a lane's
+// that is loaded transposed or with a wrong distance of rows, sums that are handed to the next
+// product in another order of columns than the right matrix follows, a product that reads a lane's
 // registers after that lane has gone on.
+
 #include "tests/fibers/cuda_on_host.h"
 // What kernels need comes first.
 #include <gtest/gtest.h>

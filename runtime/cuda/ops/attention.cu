@@ -1,8 +1,9 @@
-// Attention: the choice between cuDNN and the native kernels, and these kernels. cuDNN is used for
-// the 16-bit types if it supports the shape. Forward and backward make the same choice, because
-// each pass reads what the other's kind has stored.
+// Attention: the choice of kernels, and those for floats. cuDNN is used for the 16-bit types if it
+// supports the shape. Otherwise flash_attention.h has kernels on tensor cores for these types, and
+// for floats if TF32 is allowed. Forward and backward make the same choice, because each pass reads
+// what the other's kind has stored.
 //
-// The native kernels never store the T x T matrix of scores: they compute the online softmax
+// The kernels for floats never store the T x T matrix of scores: they compute the online softmax
 // (Milakov and Gimelshein 2018) over tiles of keys in shared memory (attention_tiles.h). A row of
 // the forward pass, a query q, keeps the largest score so far, the sum of exponentials
 // (denominator) and the weighted sum of values. For each key of a tile:

@@ -1,6 +1,6 @@
 #pragma once
-// How the attention kernels for floats divide the rows among threads and read tiles of the other rows,
-// and which of these a row sees. Only attention.cu includes this.
+// How the attention kernels for floats divide the rows among threads and read tiles of the other
+// rows, and which of these a row sees. Only attention.cu includes this.
 //
 // A block handles kRows = kThreads / kSharers rows of one head: queries, or keys in the gradients
 // of keys and values. kSharers neighbouring threads share a row, and each keeps kPart of its D

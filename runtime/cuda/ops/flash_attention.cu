@@ -1,6 +1,6 @@
 // The forward pass of attention on tensor cores: FlashAttention-2 (Dao 2023) by mma.sync. A warp
-// has 16 queries. For each tile of keys it multiplies scores, keeps the largest score of each query so
-// far, and adds the weighted values (flash_tiles.h has the division of the work):
+// has 16 queries. For each tile of keys it multiplies scores, keeps the largest score of each query
+// so far, and adds the weighted values (flash_tiles.h has the division of the work):
 //
 //   new largest = max(largest, max of scores); shrink = e^(largest - new largest)
 //   weights = e^(scores - new largest)
@@ -33,7 +33,8 @@ struct Arguments {
 };
 
 template <typename G>
-__global__ void __launch_bounds__(G::kThreads) flash_kernel(Arguments<typename G::Element> a) {
+__global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
+    flash_kernel(Arguments<typename G::Element> a) {
   using T = typename G::Element;
   if (is_past_heads<G>(a.shape)) return;
   const Position at = position<G>(a.shape);
@@ -61,7 +62,7 @@ __global__ void __launch_bounds__(G::kThreads) flash_kernel(Arguments<typename G
     const Tile<T> tile = tile_in<G>(buffer);
     SumFragment scores[G::kTileFragments];
     multiply_rows<G>(own[0], tile.x, scores);
-    if (step.masked) sight.mask(step, tile.documents, scores);
+    if (step.masked) sight.mask(a.shape, at.warp_first(), step, tile.documents, scores);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       float top = largest[half];

@@ -56,6 +56,7 @@ __device__ __forceinline__ void dots_of_rows(const HeadRows<const T>& a,
 #pragma unroll
         for (int k = 0; k < kVector; ++k) dot = fmaf(values_a[k], values_b[k], dot);
       } else {
+#pragma unroll 1
         for (int k = 0; k < kVector && d + k < extent.head_size; ++k)
           dot = fmaf(to_float(from_a[k]), to_float(from_b[k]), dot);
       }
@@ -66,7 +67,7 @@ __device__ __forceinline__ void dots_of_rows(const HeadRows<const T>& a,
 
 // A warp's rows are queries.
 template <typename G>
-__global__ void __launch_bounds__(G::kThreads)
+__global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
     flash_query_kernel(Arguments<typename G::Element> a) {
   using T = typename G::Element;
   if (is_past_heads<G>(a.shape)) return;
@@ -104,7 +105,7 @@ __global__ void __launch_bounds__(G::kThreads)
     SumFragment scores[G::kTileFragments], d_scores[G::kTileFragments];
     multiply_rows<G>(own[0], tile.x, scores);
     multiply_rows<G>(own[1], tile.y, d_scores);
-    if (step.masked) sight.mask(step, tile.documents, scores);
+    if (step.masked) sight.mask(a.shape, at.warp_first(), step, tile.documents, scores);
     if (a.dropout.threshold != 0) {
       const int64_t number = at.sample * a.shape.heads + at.head;
       drop<G>(kept_pairs<G>(a.dropout, a.shape, number, at.warp_first(), step.begin), d_scores);
@@ -129,7 +130,8 @@ __global__ void __launch_bounds__(G::kThreads)
 
 // A warp's rows are keys and their values.
 template <typename G>
-__global__ void __launch_bounds__(G::kThreads) flash_key_kernel(Arguments<typename G::Element> a) {
+__global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
+    flash_key_kernel(Arguments<typename G::Element> a) {
   using T = typename G::Element;
   constexpr bool kKeys = G::kPass != Pass::kValues, kValues = G::kPass != Pass::kKeys;
   if (is_past_heads<G>(a.shape)) return;
@@ -165,7 +167,7 @@ __global__ void __launch_bounds__(G::kThreads) flash_key_kernel(Arguments<typena
     const Tile<T> tile = tile_in<G>(buffer);
     SumFragment weights[G::kTileFragments];
     multiply_rows<G>(own[0], tile.x, weights);
-    if (step.masked) sight.mask(step, tile.documents, weights);
+    if (step.masked) sight.mask(a.shape, at.warp_first(), step, tile.documents, weights);
 #pragma unroll
     for (int n = 0; n < G::kTileFragments; ++n) {
 #pragma unroll

@@ -28,6 +28,12 @@ __device__ __forceinline__ Interval reach_of(const graph::AttentionShape& shape,
   return {static_cast<int>(first), static_cast<int>(end)};
 }
 
+// The document of one of the block's rows, given its number.
+template <typename G>
+__device__ __forceinline__ int32_t document_of(const graph::AttentionShape& shape, int32_t number) {
+  return G::kOfKeys ? number : shape.seen_document(number);
+}
+
 // The documents of some rows, without padding; no tile has one if `lowest` is above `highest`.
 struct DocumentRange {
   int32_t lowest, highest;
@@ -48,10 +54,8 @@ template <typename G>
 struct Sight {
   Interval block;            // in reach of any row of the block, from a multiple of kTileRows on
   Interval warp, warp_full;  // in reach of any, of every row of the warp
-  Interval of_row[2];        // in reach of the lane's rows; empty for padding
   const int32_t* documents;  // (T) of the sample, or null
   bool others_see;           // padding tokens of the other side see document 0
-  int32_t document[2];       // of the lane's rows
   DocumentRange block_documents, warp_documents;
   bool one_document;  // all rows of the warp are of one document
 
@@ -78,25 +82,42 @@ struct Sight {
     return {heads, 0, false, false};
   }
 
-  // Hides the scores of pairs that do not see each other.
-  __device__ __forceinline__ void mask(const Step& step,
+  // Hides the scores of pairs that do not see each other. The rows' own limits are computed again
+  // for each tile, to keep registers free.
+  __device__ __forceinline__ void mask(const graph::AttentionShape& shape,
+                                       int warp_first,
+                                       const Step& step,
                                        const int32_t* tile_documents,
                                        SumFragment (&scores)[G::kTileFragments]) const {
 #pragma unroll
-    for (int n = 0; n < G::kTileFragments; ++n) {
+    for (int half = 0; half < 2; ++half) {
+      const int row = warp_first + sum_row(2 * half);
+      const Interval reach = reach_of<G>(shape, row);
+      const int first = reach.first - step.begin, end = reach.end - step.begin;
+      const int32_t document =
+          documents == nullptr || row >= shape.time ? 0 : document_of<G>(shape, documents[row]);
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int column = n * 8 + sum_column(i), t = step.begin + column;
-        const Interval& reach = of_row[i / 2];
-        bool sees = t >= reach.first && t < reach.end;
-        if (documents != nullptr)
-          sees = sees && of_other(tile_documents[column]) == document[i / 2];
-        if (!sees) scores[n].at[i] = -std::numeric_limits<float>::infinity();
+      for (int n = 0; n < G::kTileFragments; ++n) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const int column = n * 8 + sum_column(i);
+          if ((column < first) | (column >= end)) scores[n].at[i] = kHidden;
+        }
+      }
+      if (documents == nullptr) continue;
+#pragma unroll
+      for (int n = 0; n < G::kTileFragments; ++n) {
+#pragma unroll
+        for (int i = 2 * half; i < 2 * half + 2; ++i) {
+          const int32_t other = of_other(tile_documents[n * 8 + sum_column(i)]);
+          if ((document < 0) | (other != document)) scores[n].at[i] = kHidden;
+        }
       }
     }
   }
 
  private:
+  static constexpr float kHidden = -std::numeric_limits<float>::infinity();
   static constexpr unsigned kBlockSees = 1, kWarpSees = 2, kDiffers = 4;
 
   // Compares the documents of a tile with those of the block and of the warp.
@@ -134,25 +155,15 @@ __device__ __forceinline__ Sight<G> sight_of(const graph::AttentionShape& shape,
     sight.warp = {warp_begin.first, warp_end.end};
     sight.warp_full = {warp_end.first, warp_begin.end};
   }
-  sight.of_row[0] = reach_of<G>(shape, warp_first + sum_row(0));
-  sight.of_row[1] = reach_of<G>(shape, warp_first + sum_row(2));
   if (documents == nullptr) return sight;
 
   constexpr int32_t kMax = std::numeric_limits<int32_t>::max();
   sight.documents = documents + at.sample * shape.time;
   sight.others_see = G::kOfKeys && shape.padding_sees;
-  const auto document_of = [&](int row) {
-    const int32_t number = sight.documents[row];
-    return G::kOfKeys ? number : shape.seen_document(number);
-  };
-  for (int half = 0; half < 2; ++half) {
-    const int row = warp_first + sum_row(2 * half);
-    sight.document[half] = row < time ? document_of(row) : -1;
-    if (sight.document[half] < 0) sight.of_row[half] = {0, 0};
-  }
   // Each lane has one of the warp's rows twice; rows past the end count as the last one.
   const int row = warp_first + lane_of_warp() % 16;
-  const int32_t mine = has_rows ? document_of(row < time ? row : time - 1) : -1;
+  const int32_t mine =
+      has_rows ? document_of<G>(shape, sight.documents[row < time ? row : time - 1]) : -1;
   const int32_t highest = mine < 0 ? -1 : mine, lowest = mine < 0 ? -kMax : -mine;
   sight.warp_documents = {-warp_reduce<Max>(lowest), warp_reduce<Max>(highest)};
   sight.one_document = warp_reduce<Max>(mine != sight.warp_documents.highest ? 1 : 0) == 0;

@@ -46,7 +46,11 @@ struct Tiling {
   static constexpr int kRowBytes = Width * static_cast<int>(sizeof(T));
   static constexpr int kRows = kRowBytes <= 512 ? 64 : 32;
   static constexpr int kThreads = kRows / 16 * kWarp;
-  static constexpr int kTileRows = kRowBytes <= 128 ? 64 : kRowBytes <= 256 ? 32 : 16;
+  static constexpr int kTileRows = kRowBytes > 256                         ? 16
+                                   : kRowBytes > 128 || pass != Pass::kOut ? 32
+                                                                           : 64;
+  // Blocks of a multiprocessor for which the compiler saves registers.
+  static constexpr int kMinBlocks = kRowBytes <= 128 && pass != Pass::kBoth ? 3 : 1;
   static constexpr int kTileFragments = kTileRows / 8;
 
   static constexpr int kOwnMatrices = pass == Pass::kOut || pass == Pass::kValues ? 1 : 2;
@@ -159,19 +163,27 @@ __device__ __forceinline__ void copy_rows(const HeadRows<const T>& rows,
                                           int begin,
                                           const Extent& extent,
                                           T* to) {
-  constexpr int kVector = G::kVector, kChunks = G::kWidth / kVector;
+  constexpr int kChunks = G::kWidth / G::kVector, kRowsAtOnce = G::kThreads / kChunks;
+  static_assert(G::kThreads % kChunks == 0 && kCount % kRowsAtOnce == 0);
+  const int row = static_cast<int>(threadIdx.x) / kChunks,
+            d = static_cast<int>(threadIdx.x) % kChunks * G::kVector;
+  const T* const from = rows.at(begin + row) + d;
+  T* const place = to + row * G::kStride + d;
+  const int left = d < extent.head_size ? extent.time - begin - row : 0;
+  if (extent.vectors) {
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.x); i < kCount * kChunks; i += G::kThreads) {
-    const int row = i / kChunks, d = i % kChunks * kVector, t = begin + row;
-    T* const place = to + row * G::kStride + d;
-    const bool exists = t < extent.time && d < extent.head_size;
-    const T* const from = exists ? rows.at(t) + d : rows.data;
-    if (extent.vectors) {
-      copy_async<16>(place, from, exists);
-    } else {
+    for (int i = 0; i < kCount; i += kRowsAtOnce) {
+      const bool exists = i < left;
+      copy_async<16>(place + i * G::kStride, exists ? from + i * rows.stride : rows.data, exists);
+    }
+    return;
+  }
 #pragma unroll 1
-      for (int k = 0; k < kVector; ++k)
-        place[k] = exists && d + k < extent.head_size ? from[k] : T{};
+  for (int i = 0; i < kCount; i += kRowsAtOnce) {
+#pragma unroll 1
+    for (int k = 0; k < G::kVector; ++k) {
+      const bool exists = i < left && d + k < extent.head_size;
+      place[i * G::kStride + k] = exists ? from[i * rows.stride + k] : T{};
     }
   }
 }
@@ -225,6 +237,16 @@ __device__ __forceinline__ void read_own(
   }
 }
 
+// Stores two elements in shared memory; store() is for global memory.
+template <typename T>
+__device__ __forceinline__ void store_pair(float first, float second, T* to) {
+  if constexpr (sizeof(T) == 2) {
+    *reinterpret_cast<uint32_t*>(to) = round_pair<T>(first, second);
+  } else {
+    *reinterpret_cast<Vector<float, 2>*>(to) = {{first, second}};
+  }
+}
+
 // Writes the warps' sums, times the factor of their row, as the block's rows of `to`. All threads
 // must call it, after the last tile.
 template <typename G>
@@ -241,9 +263,9 @@ __device__ __forceinline__ void write_rows(const SumFragment (&sums)[G::kWidth /
   for (int n = 0; n < G::kWidth / 8; ++n) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float pair[2] = {sums[n].at[2 * half] * factors[half],
-                             sums[n].at[2 * half + 1] * factors[half]};
-      store<2>(pair, rows + sum_row(2 * half) * G::kStride + n * 8 + sum_column(0));
+      const float first = sums[n].at[2 * half] * factors[half],
+                  second = sums[n].at[2 * half + 1] * factors[half];
+      store_pair(first, second, rows + sum_row(2 * half) * G::kStride + n * 8 + sum_column(0));
     }
   }
   __syncwarp();
@@ -257,6 +279,7 @@ __device__ __forceinline__ void write_rows(const SumFragment (&sums)[G::kWidth /
     if (extent.vectors) {
       store_vector(*reinterpret_cast<const Chunk*>(from), place);
     } else {
+#pragma unroll 1
       for (int k = 0; k < G::kVector && d + k < extent.head_size; ++k) place[k] = from[k];
     }
   }
