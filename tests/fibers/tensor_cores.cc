@@ -16,23 +16,38 @@ namespace {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-float factor(Factors type, uint32_t word, int half) {
-  switch (type) {
-    case Factors::kBFloat16: return to_float(BFloat16{static_cast<uint16_t>(word >> 16 * half)});
-    case Factors::kFloat16: return to_float(Float16{static_cast<uint16_t>(word >> 16 * half)});
-    case Factors::kTf32: return std::bit_cast<float>(word & ~0x1fffu);  // the rest is ignored
-  }
-  std::abort();
+// The factors in a word.
+template <Factors type>
+float factor(uint32_t word, int half) {
+  const auto bits = static_cast<uint16_t>(word >> 16 * half);
+  if constexpr (type == Factors::kBFloat16) return to_float(BFloat16{bits});
+  if constexpr (type == Factors::kFloat16) return to_float(Float16{bits});
+  return std::bit_cast<float>(word & ~0x1fffu);  // the rest is ignored
 }
 
-struct Parts {
+// A lane's value, read as what it is made of.
+struct [[gnu::may_alias]] Parts {
   uint32_t a[4], b[2];
 };
-Parts parts_of(const LaneValue& value) {
-  Parts parts;
-  static_assert(sizeof(parts) == sizeof(value));
-  std::memcpy(&parts, &value, sizeof(parts));
-  return parts;
+static_assert(sizeof(Parts) == sizeof(LaneValue));
+
+// `column` and the next one are the lane's.
+template <Factors type>
+void add_products(const Parts* lanes, unsigned row, unsigned column, float (&sums)[4]) {
+  constexpr int kHalves = type == Factors::kTf32 ? 1 : 2;
+  for (unsigned word = 0; word < 8; ++word) {
+    const uint32_t* const left = lanes[4 * row + word % 4].a + word / 4 * 2;
+    const uint32_t* const right = lanes[4 * column + word % 4].b + word / 4;
+    const uint32_t* const next = lanes[4 * column + 4 + word % 4].b + word / 4;
+    for (int half = 0; half < kHalves; ++half) {
+      const float x = factor<type>(left[0], half), below = factor<type>(left[1], half);
+      const float y = factor<type>(*right, half), beside = factor<type>(*next, half);
+      sums[0] += x * y;
+      sums[1] += x * beside;
+      sums[2] += below * y;
+      sums[3] += below * beside;
+    }
+  }
 }
 
 }  // namespace
@@ -41,22 +56,14 @@ Parts parts_of(const LaneValue& value) {
 // has 8 columns of 8 words: word w of column c is b[w / 4] of lane 4 c + w % 4. The product's
 // element in row r, column c is sums[r / 8 * 2 + c % 2] of lane 4 (r % 8) + c / 2.
 void multiply_add(Factors type, float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-  LaneValue value;
   const Parts mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-  std::memcpy(&value, &mine, sizeof(value));
-  const LaneValue* const lanes = exchange(kAllLanes, value);
+  const auto* const lanes =
+      reinterpret_cast<const Parts*>(exchange(kAllLanes, std::bit_cast<LaneValue>(mine)));
   const unsigned row = lane() / 4, column = lane() % 4 * 2;
-  const int halves = type == Factors::kTf32 ? 1 : 2;
-  for (unsigned word = 0; word < 8; ++word) {
-    const Parts left = parts_of(lanes[4 * row + word % 4]);
-    for (unsigned c = 0; c < 2; ++c) {
-      const Parts right = parts_of(lanes[4 * (column + c) + word % 4]);
-      for (int half = 0; half < halves; ++half) {
-        const float y = factor(type, right.b[word / 4], half);
-        for (unsigned r = 0; r < 2; ++r)
-          sums[2 * r + c] += factor(type, left.a[r + word / 4 * 2], half) * y;
-      }
-    }
+  switch (type) {
+    case Factors::kBFloat16: return add_products<Factors::kBFloat16>(lanes, row, column, sums);
+    case Factors::kFloat16: return add_products<Factors::kFloat16>(lanes, row, column, sums);
+    case Factors::kTf32: return add_products<Factors::kTf32>(lanes, row, column, sums);
   }
 }
 

@@ -329,14 +329,15 @@ TEST(AttentionTest, MatchesTheReferenceOnAllDevices) {
   for (const bool causal : {false, true}) {
     for (const graph::AttentionShape& s : {graph::AttentionShape{1, 1, 1, 1, causal},
                                            {2, 33, 2, 8, causal},
-                                           {1, 70, 1, 20, causal},
+                                           {1, 70, 1, 18, causal},
                                            {1, 40, 2, 64, causal},
                                            {1, 35, 1, 128, causal},
                                            {1, 18, 1, 160, causal},
-                                           {1, 128, 1, 16, causal},
+                                           {1, 17, 1, 256, causal},
+                                           {1, 130, 1, 40, causal},
                                            {2, 35, 6, 20, causal, 3},
-                                           {1, 33, 8, 64, causal, 1},
-                                           {1, 64, 4, 16, causal, 2}})
+                                           {1, 33, 4, 96, causal, 1},
+                                           {1, 64, 2, 80, causal, 1}})
       check(attention(s, 1));
   }
 }
