@@ -82,7 +82,7 @@ def examine(ptxas, nvdisasm, ptx, target, hot):
 
 def could_spill(kernel):
     """Whether a kernel of sm_80 is assembled for the others, too. FP16 differs from BF16 in conversions
-    alone, and attention without dropout is attention with it, less the random numbers."""
+    alone, and attention of floats without dropout is that with it, less the random numbers."""
     return (kernel.registers > FEW_REGISTERS
             and not any(twin in kernel.name for twin in ("7Float16", "7KeepAll")))
 

@@ -7,6 +7,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -85,8 +86,13 @@ void run_grid(const Launched& what, dim3 grid, dim3 block, const Thread& thread)
 // Waits until every thread of the block that has not ended waits here too.
 void wait_for_block();
 
-// Gives the 64 bits of `lane`'s value to this thread, once all lanes in `mask` have come here.
-uint64_t exchange(unsigned mask, uint64_t value, unsigned lane);
+// What a lane gives the others at once: as much as its part of two matrices.
+struct LaneValue {
+  uint64_t words[3];
+};
+// The values of the warp's 32 lanes, once all lanes in `mask` have come here. They stay until this
+// lane comes to the exchange after the next one.
+const LaneValue* exchange(unsigned mask, const LaneValue& value);
 
 // Number of this thread within its warp.
 unsigned lane();
@@ -94,17 +100,27 @@ unsigned lane();
 template <typename T>
 T shuffle(unsigned mask, T value, unsigned from) {
   static_assert(sizeof(T) <= sizeof(uint64_t));
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(T));
-  bits = exchange(mask, bits, from);
-  std::memcpy(&value, &bits, sizeof(T));
+  LaneValue bits{};
+  std::memcpy(bits.words, &value, sizeof(T));
+  std::memcpy(&value, exchange(mask, bits)[from % 32].words, sizeof(T));
   return value;
 }
+
+// Shared memory whose size the launch gives: that of the block that runs, filled with NaNs when the
+// block begins, and that of the next launch. All GPUs with tensor cores for BF16 have so much.
+inline constexpr size_t kMaxDynamicShared = 99 * 1024;
+inline std::byte* dynamic_shared = nullptr;
+inline size_t dynamic_shared_bytes = 0;
+
+// The instructions of fragments.h, of which it says what they do: tensor_cores.cc.
+enum class Factors { kBFloat16, kFloat16, kTf32 };
+void multiply_add(Factors type, float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]);
+void load_matrices(const void* row, bool transposed, uint32_t (&words)[4]);
 
 }  // namespace lockstep::fibers
 
 inline void __syncthreads() { lockstep::fibers::wait_for_block(); }
-inline void __syncwarp(unsigned mask = 0xffffffffu) { lockstep::fibers::exchange(mask, 0, 0); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { lockstep::fibers::exchange(mask, {}); }
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int from) {
@@ -114,6 +130,13 @@ template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int distance) {
   return lockstep::fibers::shuffle(
       mask, value, lockstep::fibers::lane() ^ static_cast<unsigned>(distance));
+}
+
+inline unsigned __reduce_or_sync(unsigned mask, unsigned value) {
+  const lockstep::fibers::LaneValue* const values = lockstep::fibers::exchange(mask, {{value}});
+  for (int lane = 0; lane < 32; ++lane)
+    if ((mask >> lane & 1) != 0) value |= static_cast<unsigned>(values[lane].words[0]);
+  return value;
 }
 
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }

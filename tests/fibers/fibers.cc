@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -96,7 +97,7 @@ struct Warp {
   unsigned ready = 0, at_exchange = 0, at_barrier = 0;
   // The values that the lanes give each other. A lane can be one exchange ahead of another, so
   // values of two exchanges are kept.
-  std::array<std::array<uint64_t, kWarp>, 2> values;
+  std::array<std::array<LaneValue, kWarp>, 2> values;
 };
 
 // A warp runs until each of its lanes waits for the block or has ended, then the next one does.
@@ -122,7 +123,7 @@ class Block {
 
   void run();
   void wait_for_block() { wait(&Warp::at_barrier); }
-  uint64_t exchange(unsigned mask, uint64_t value, unsigned from);
+  const LaneValue* exchange(unsigned mask, const LaneValue& value);
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
 
  private:
@@ -226,13 +227,13 @@ void Block::shuffle_warps() {
     std::swap(warp_order_[i - 1], warp_order_[draw() % i]);
 }
 
-uint64_t Block::exchange(unsigned mask, uint64_t value, unsigned from) {
+const LaneValue* Block::exchange(unsigned mask, const LaneValue& value) {
   Fiber& fiber = fibers_[current_];
   auto& values = warp().values[fiber.exchanges++ % 2];
   values[lane()] = value;
   fiber.mask = mask;
   wait(&Warp::at_exchange);
-  return values[from % kWarp];
+  return values.data();
 }
 
 // Lets the lanes of a warp go on that wait for no lane but such as wait, too. Lanes that a short
@@ -298,6 +299,18 @@ void check_limits(dim3 grid, dim3 block) {
   std::abort();
 }
 
+// Memory that ends, but for its alignment, where a page follows that nobody may touch.
+std::byte* shared_memory(size_t bytes) {
+  constexpr size_t kPage = 4096, kAlignment = 16, kMax = kMaxDynamicShared + kPage;
+  if (bytes > kMaxDynamicShared) {
+    std::fprintf(stderr, "not every GPU has %zu bytes of shared memory for a block\n", bytes);
+    std::abort();
+  }
+  constexpr size_t kRoom = kMax / kPage * kPage;
+  static std::byte* const memory = take_memory(kRoom);
+  return memory + kRoom - (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
 // A number from which neighbours cannot be told: the finalizer of MurmurHash3.
 uint64_t mixed(uint64_t x) {
   x = (x ^ x >> 33) * 0xff51afd7ed558ccd;
@@ -337,19 +350,22 @@ void run_grid(
   Block fibers(block, taken, seed, thread, closure);
   const uint64_t across = grid.x, layer = across * grid.y;
   const BlockOrder blocks(layer * grid.z, taken, seed);
+  const size_t shared_bytes = std::exchange(dynamic_shared_bytes, 0);
+  dynamic_shared = shared_bytes > 0 ? shared_memory(shared_bytes) : nullptr;
   for (uint64_t i = 0; i < layer * grid.z; ++i) {
     const uint64_t number = blocks.at(i);
     blockIdx = {static_cast<unsigned>(number % across),
                 static_cast<unsigned>(number % layer / across),
                 static_cast<unsigned>(number / layer)};
+    if (shared_bytes > 0) std::memset(dynamic_shared, 0xff, shared_bytes);  // NaNs
     fibers.run();
   }
 }
 
 bool in_kernel() { return running != nullptr; }
 void wait_for_block() { running->wait_for_block(); }
-uint64_t exchange(unsigned mask, uint64_t value, unsigned from) {
-  return running->exchange(mask, value, from);
+const LaneValue* exchange(unsigned mask, const LaneValue& value) {
+  return running->exchange(mask, value);
 }
 unsigned lane() { return running->lane(); }
 

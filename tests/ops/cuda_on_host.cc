@@ -16,12 +16,13 @@ namespace {
 
 // One GPU, as a backend has it.
 struct HostGpu {
-  cuda::LaunchContext context() {
+  cuda::LaunchContext context(bool tf32) {
     return {.stream = &stream,
             .matmul = &matmul,
             .cudnn_attention = &attention,
             .cudnn_conv2d = &conv2d,
-            .multiprocessors = 3};
+            .multiprocessors = 3,
+            .tf32 = tf32};
   }
 
   CUstream_st stream;
@@ -36,20 +37,22 @@ HostGpu& host_gpu() {
   return gpu;
 }
 
+template <bool kTf32>
 bool is_available(const exec::Implementation& implementation,
                   const graph::Graph& graph,
                   const graph::Op& op) {
-  cuda::LaunchContext context = host_gpu().context();
+  cuda::LaunchContext context = host_gpu().context(kTf32);
   return implementation.available(graph::OpCall(graph, op, &context));
 }
 
+template <bool kTf32>
 void run(const exec::Implementation& implementation,
          const graph::Graph& graph,
          const graph::Op& op,
          std::byte* const* tensors,
          std::byte* workspace,
          const graph::LaneContext& lane) {
-  cuda::LaunchContext context = host_gpu().context();
+  cuda::LaunchContext context = host_gpu().context(kTf32);
   context.lane = &lane;
   implementation.run(graph::OpCall(graph, op, tensors, workspace, lane, &context));
   fibers::drain();
@@ -92,12 +95,18 @@ std::vector<OpDevice> cuda_devices() {
     types.pop_back();
     ways.erase(ways.begin(), ways.end() - 1);
   }
-  return {{.name = "cuda on the host",
+  return {{.name = "cuda on the host, TF32",
+           .implementations = [](const OpTest& test) { return test.cuda_tf32; },
+           .types = {DType::kF32},
+           .ways = {ways.front(), ways.back()},
+           .available = is_available<true>,
+           .run = run<true>},
+          {.name = "cuda on the host",
            .implementations = [](const OpTest& test) { return test.cuda; },
            .types = std::move(types),
            .ways = std::move(ways),
-           .available = is_available,
-           .run = run,
+           .available = is_available<false>,
+           .run = run<false>,
            .check_planned = check_planned}};
 }
 

@@ -29,6 +29,7 @@ struct OpTest {
   // that the executor does itself, are not run: what they would write is an input.
   std::function<void(graph::GraphBuilder& builder)> build;
   exec::Implementations reference, cpu, cuda;
+  exec::Implementations cuda_tf32 = {};  // if products of floats may be rounded to TF32
   // Of element i of an output; `expected` is the reference's call, after it has run.
   std::function<Tolerance(const graph::OpCall& expected, graph::OutputName output, int64_t i)>
       tolerance;

@@ -1,9 +1,10 @@
-// Attention: the choice between cuDNN and the native kernels, and these kernels. cuDNN is used for
-// the 16-bit types if it supports the shape and the masks: causal, windows, and padding at the end
-// of samples (attention_padding.h). Forward and backward make the same choice, because each pass
+// Attention: the choice of kernels, and those for floats. cuDNN is used for the 16-bit types if it
+// supports the shape and the masks: causal, windows, and padding at the end of samples
+// (attention_padding.h). Otherwise flash_attention.h has kernels on tensor cores for these types,
+// and for floats if TF32 is allowed. Forward and backward make the same choice, because each pass
 // reads what the other's kind has stored.
 //
-// The native kernels never store the T x T matrix of scores: they compute the online softmax
+// The kernels for floats never store the T x T matrix of scores: they compute the online softmax
 // (Milakov and Gimelshein 2018) over tiles of keys in shared memory (attention_tiles.h). A row of
 // the forward pass, a query q, keeps the largest score so far, the sum of exponentials
 // (denominator) and the weighted sum of values. For each key of a tile:
@@ -21,14 +22,13 @@
 
 #include <cmath>
 #include <limits>
-#include <type_traits>
 
 #include "runtime/base/check.h"
-#include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/ops/attention_padding.h"
 #include "runtime/cuda/ops/attention_tiles.h"
+#include "runtime/cuda/ops/flash_attention.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/plan/attention.h"
 #include "runtime/cuda/warn_once.h"
@@ -39,12 +39,12 @@ namespace {
 
 using namespace attention_tiles;
 
-template <typename S, typename T, typename D>
+template <typename S, typename D>
 __global__ void __launch_bounds__(kThreads) forward_kernel(graph::AttentionShape shape,
                                                            D dropout,
-                                                           Packed<const T> in,
+                                                           Packed<const float> in,
                                                            const int32_t* document_numbers,
-                                                           Tokens<T> out,
+                                                           Tokens<float> out,
                                                            float* log_sum_exp) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
@@ -89,10 +89,10 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(graph::AttentionShape
 
 // delta = the sum over a head of d_out * out, which the backward pass subtracts from the gradient
 // of each weight.
-template <typename S, typename T>
+template <typename S>
 __global__ void __launch_bounds__(kThreads) delta_kernel(graph::AttentionShape shape,
-                                                         Tokens<const T> d_out,
-                                                         Tokens<const T> out,
+                                                         Tokens<const float> d_out,
+                                                         Tokens<const float> out,
                                                          float* delta) {
   const ThreadPosition at = thread_position<S>(shape, shape.heads);
   float a[S::kPart], b[S::kPart];
@@ -103,15 +103,15 @@ __global__ void __launch_bounds__(kThreads) delta_kernel(graph::AttentionShape s
 }
 
 // A thread's row is a query.
-template <typename S, typename T, typename D>
+template <typename S, typename D>
 __global__ void __launch_bounds__(kThreads) query_gradient_kernel(graph::AttentionShape shape,
                                                                   D dropout,
-                                                                  Tokens<const T> d_out,
-                                                                  Packed<const T> in,
+                                                                  Tokens<const float> d_out,
+                                                                  Packed<const float> in,
                                                                   const int32_t* document_numbers,
                                                                   const float* log_sum_exp,
                                                                   const float* delta,
-                                                                  Tokens<T> d_q) {
+                                                                  Tokens<float> d_q) {
   constexpr int kTile = S::kTileRows;
   __shared__ float keys[kTile][S::kWidth], values[kTile][S::kWidth];
   const ThreadPosition at = thread_position<S>(shape, shape.heads), of_keys = at.of_keys(shape);
@@ -145,17 +145,17 @@ __global__ void __launch_bounds__(kThreads) query_gradient_kernel(graph::Attenti
 // A thread's row is a key and its value. If heads share them, the heads are visited one after the
 // other. The minimum of one block per multiprocessor keeps the compiler from spilling registers to
 // fit a few more blocks.
-template <typename S, typename T, typename D, bool Shared>
+template <typename S, typename D, bool Shared>
 __global__ void __launch_bounds__(kThreads, 1)
     key_value_gradient_kernel(graph::AttentionShape shape,
                               D dropout,
-                              Tokens<const T> d_out,
-                              Packed<const T> in,
+                              Tokens<const float> d_out,
+                              Packed<const float> in,
                               const int32_t* numbers,
                               const float* log_sum_exp,
                               const float* delta,
-                              Tokens<T> d_k,
-                              Tokens<T> d_v) {
+                              Tokens<float> d_k,
+                              Tokens<float> d_v) {
   constexpr int kTile = S::kTileRows;
   [[maybe_unused]] constexpr int kUnroll = Shared ? 1 : S::kUnroll;
   __shared__ float queries[kTile][S::kWidth], d_outs[kTile][S::kWidth];
@@ -214,19 +214,16 @@ Launch launch_config(const graph::AttentionShape& shape, int64_t heads, Stream s
 template <typename F>
 void with_dropout(const graph::AttentionDropout& dropout, const graph::LaneContext* lane, F f) {
   if (dropout.probability == 0) return f(KeepAll());
-  f(Dropped{lane,
-            dropout.purpose,
-            graph::dropout_threshold(dropout.probability),
-            graph::dropout_factor(dropout.probability)});
+  f(DropSome{Dropped::of(dropout, lane)});
 }
 
-template <typename T, typename D>
-void start_forward(const graph::AttentionForward<T>& op, const D& dropout, Stream stream) {
-  const Tokens<T> to{op.y, op.shape.width()};
+template <typename D>
+void start_forward(const graph::AttentionForward<float>& op, const D& dropout, Stream stream) {
+  const Tokens<float> to{op.y, op.shape.width()};
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
     launch(launch_config<S>(op.shape, op.shape.heads, stream),
-           forward_kernel<S, T, D>,
+           forward_kernel<S, D>,
            op.shape,
            dropout,
            unpack(op.shape, op.qkv),
@@ -236,18 +233,18 @@ void start_forward(const graph::AttentionForward<T>& op, const D& dropout, Strea
   });
 }
 
-template <typename T, typename D>
-void start_backward(const graph::AttentionBackward<T>& op, const D& dropout, Stream stream) {
-  const Tokens<const T> d_out{op.d_y, op.shape.width()}, out{op.y, op.shape.width()};
-  const Packed<const T> in = unpack(op.shape, op.qkv);
-  const Packed<T> gradients = unpack(op.shape, op.d_qkv);
+template <typename D>
+void start_backward(const graph::AttentionBackward<float>& op, const D& dropout, Stream stream) {
+  const Tokens<const float> d_out{op.d_y, op.shape.width()}, out{op.y, op.shape.width()};
+  const Packed<const float> in = unpack(op.shape, op.qkv);
+  const Packed<float> gradients = unpack(op.shape, op.d_qkv);
   float* const delta = reinterpret_cast<float*>(op.workspace);
   with_split(op.shape.head_size, [&](auto split) {
     using S = decltype(split);
     const Launch config = launch_config<S>(op.shape, op.shape.heads, stream);
-    launch(config, delta_kernel<S, T>, op.shape, d_out, out, delta);
+    launch(config, delta_kernel<S>, op.shape, d_out, out, delta);
     launch(config,
-           query_gradient_kernel<S, T, D>,
+           query_gradient_kernel<S, D>,
            op.shape,
            dropout,
            d_out,
@@ -257,8 +254,8 @@ void start_backward(const graph::AttentionBackward<T>& op, const D& dropout, Str
            delta,
            gradients.q);
     launch(launch_config<S>(op.shape, op.shape.kv_heads, stream),
-           op.shape.group() > 1 ? key_value_gradient_kernel<S, T, D, true>
-                                : key_value_gradient_kernel<S, T, D, false>,
+           op.shape.group() > 1 ? key_value_gradient_kernel<S, D, true>
+                                : key_value_gradient_kernel<S, D, false>,
            op.shape,
            dropout,
            d_out,
@@ -278,7 +275,7 @@ using Forward = graph::AttentionForward<std::byte>;
 using Backward = graph::AttentionBackward<std::byte>;
 
 void warn(const std::string& why) {
-  warn_once("attention uses the native kernel, which is slower than cuDNN's: " + why);
+  warn_once("attention uses native kernels on tensor cores, not cuDNN's: " + why);
 }
 
 // Whether cuDNN supports the op. The answer is the same for the forward and the backward pass.
@@ -337,40 +334,45 @@ void run_cudnn_backward(const graph::OpCall& call) {
   if (key.padded) clear_padding_gradients(op.shape, op.documents, op.d_qkv, stream_of(call));
 }
 
-// Warns if cuDNN would have been faster.
-void warn_of_limits(const graph::OpCall& call) {
-  if (attention_dtype(call) != DType::kF32 && !cudnn_attention_supports(call))
-    warn(kKnownLimit + cudnn_attention_limit(call));
-}
+// Products of floats may be rounded to TF32.
+bool has_tf32(const graph::OpCall& op) { return context_of(op).tf32; }
 
-void run_native(const graph::OpCall& call) {
-  warn_of_limits(call);
-  by_type(attention_dtype(call), [&]<typename T>() {
-    const graph::AttentionForward<T> op{call};
-    with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
-      start_forward(op, dropout, stream_of(call));
-    });
+void run_plain(const graph::OpCall& call) {
+  const graph::AttentionForward<float> op{call};
+  with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
+    start_forward(op, dropout, stream_of(call));
   });
 }
 
-void run_native_backward(const graph::OpCall& call) {
-  by_type(attention_dtype(call), [&]<typename T>() {
-    const graph::AttentionBackward<T> op{call};
-    with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
-      start_backward(op, dropout, stream_of(call));
-    });
+void run_plain_backward(const graph::OpCall& call) {
+  const graph::AttentionBackward<float> op{call};
+  with_dropout(op.dropout, context_of(call).lane, [&](const auto& dropout) {
+    start_backward(op, dropout, stream_of(call));
   });
 }
 
 constexpr exec::Implementation kRows[] = {
     exec::row<run_cudnn, cudnn_attention_workspace, cudnn_attention_supports, has_cudnn>(
         graph::OpKind::kAttention, "cudnn"),
-    exec::row<run_native, exec::no_workspace, native_attention_supports>(graph::OpKind::kAttention,
-                                                                         "native"),
-    exec::row<run_cudnn_backward, cudnn_attention_workspace, cudnn_attention_supports, has_cudnn>(
-        graph::OpKind::kAttentionBackward, "cudnn"),
-    exec::row<run_native_backward, native_attention_backward_workspace, native_attention_supports>(
-        graph::OpKind::kAttentionBackward, "native"),
+    exec::row<flash_attention, exec::no_workspace, half_attention_supports>(
+        graph::OpKind::kAttention, "flash"),
+    exec::row<flash_attention, exec::no_workspace, float_attention_supports, has_tf32>(
+        graph::OpKind::kAttention, "flash"),
+    exec::row<run_plain, exec::no_workspace, float_attention_supports>(graph::OpKind::kAttention,
+                                                                       "plain"),
+    exec::row<run_cudnn_backward,
+              cudnn_attention_workspace,
+              cudnn_attention_supports,
+              has_cudnn>(graph::OpKind::kAttentionBackward, "cudnn"),
+    exec::row<flash_attention_backward,
+              native_attention_backward_workspace,
+              half_attention_supports>(graph::OpKind::kAttentionBackward, "flash"),
+    exec::row<flash_attention_backward,
+              native_attention_backward_workspace,
+              float_attention_supports,
+              has_tf32>(graph::OpKind::kAttentionBackward, "flash"),
+    exec::row<run_plain_backward, native_attention_backward_workspace, float_attention_supports>(
+        graph::OpKind::kAttentionBackward, "plain"),
 };
 
 }  // namespace

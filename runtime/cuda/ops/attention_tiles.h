@@ -1,6 +1,6 @@
 #pragma once
-// How the native attention kernels divide the rows among threads and read tiles of the other rows,
-// and which of these a row sees. Only attention.cu includes this.
+// How the attention kernels for floats divide the rows among threads and read tiles of the other
+// rows, and which of these a row sees. Only attention.cu includes this.
 //
 // A block handles kRows = kThreads / kSharers rows of one head: queries, or keys in the gradients
 // of keys and values. kSharers neighbouring threads share a row, and each keeps kPart of its D
@@ -24,7 +24,7 @@
 #include <limits>
 
 #include "runtime/cuda/kernel_tools.h"
-#include "runtime/graph/ops/attention.h"
+#include "runtime/cuda/ops/attention_arrays.h"
 
 namespace lockstep::cuda::attention_tiles {
 
@@ -78,59 +78,44 @@ __device__ __forceinline__ ThreadPosition thread_position(const graph::Attention
           row < shape.time};
 }
 
-// A matrix of tokens: element d of head h of token t of sample b is at data[((b T + t) stride) + h
-// D + d].
+// Row t of the head at `at`.
 template <typename T>
-struct Tokens {
-  T* data;
-  int64_t stride;
-  __device__ __forceinline__ T* row(const graph::AttentionShape& shape,
-                                    const ThreadPosition& at,
-                                    int64_t t) const {
-    return data + (at.sample * shape.time + t) * stride + at.head * shape.head_size;
-  }
-};
-
-template <typename T>
-struct Packed {
-  Tokens<T> q, k, v;
-};
-template <typename T>
-Packed<T> unpack(const graph::AttentionShape& shape, T* qkv) {
-  const int64_t stride = shape.packed_width();
-  T* const k = qkv + shape.width();
-  return {{qkv, stride}, {k, stride}, {k + shape.kv_width(), stride}};
+__device__ __forceinline__ T* token_row(const Tokens<T>& tokens,
+                                        const graph::AttentionShape& shape,
+                                        const ThreadPosition& at,
+                                        int64_t t) {
+  return tokens.data + (at.sample * shape.time + t) * tokens.stride + at.head * shape.head_size;
 }
 
 // Reads the thread's part of a row; zeros beyond D, or if the row is not inside.
-template <typename S, typename T>
-__device__ __forceinline__ void read_part(const Tokens<const T>& tokens,
+template <typename S>
+__device__ __forceinline__ void read_part(const Tokens<const float>& tokens,
                                           const graph::AttentionShape& shape,
                                           const ThreadPosition& at,
                                           float (&part)[S::kPart]) {
 #pragma unroll
   for (int i = 0; i < S::kPart; ++i) {
     const bool exists = at.inside && at.first + i < shape.head_size;
-    part[i] = exists ? to_float(tokens.row(shape, at, at.row)[at.first + i]) : 0;
+    part[i] = exists ? token_row(tokens, shape, at, at.row)[at.first + i] : 0;
   }
 }
 
-template <typename S, typename T>
+template <typename S>
 __device__ __forceinline__ void write_part(const float (&part)[S::kPart],
-                                           const Tokens<T>& tokens,
+                                           const Tokens<float>& tokens,
                                            const graph::AttentionShape& shape,
                                            const ThreadPosition& at) {
   if (!at.inside) return;
 #pragma unroll
   for (int i = 0; i < S::kPart; ++i) {
     if (at.first + i < shape.head_size)
-      tokens.row(shape, at, at.row)[at.first + i] = round_to<T>(part[i]);
+      token_row(tokens, shape, at, at.row)[at.first + i] = part[i];
   }
 }
 
 // All threads of the block copy rows [begin, begin + kTileRows) into `tile`, zeros outside.
-template <typename S, typename T>
-__device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
+template <typename S>
+__device__ __forceinline__ void read_tile(const Tokens<const float>& tokens,
                                           const graph::AttentionShape& shape,
                                           const ThreadPosition& at,
                                           int64_t begin,
@@ -139,7 +124,7 @@ __device__ __forceinline__ void read_tile(const Tokens<const T>& tokens,
   for (int i = threadIdx.x; i < S::kTileRows * kWidth; i += kThreads) {
     const int64_t t = begin + i / kWidth, d = i % kWidth;
     const bool exists = t < shape.time && d < shape.head_size;
-    tile[i / kWidth][d] = exists ? to_float(tokens.row(shape, at, t)[d]) : 0;
+    tile[i / kWidth][d] = exists ? token_row(tokens, shape, at, t)[d] : 0;
   }
 }
 
@@ -161,10 +146,6 @@ __device__ __forceinline__ void add_scaled(float factor, const float* row, float
   for (int i = 0; i < S::kPart; ++i) to[i] = fmaf(factor, row[i], to[i]);
 }
 
-__device__ __forceinline__ float softmax_scale(const graph::AttentionShape& shape) {
-  return 1.0f / sqrtf(static_cast<float>(shape.head_size));
-}
-
 // ---- Dropout ----
 
 // No dropout: the factor of every probability is 1.
@@ -176,22 +157,19 @@ struct KeepAll {
     return 1;
   }
 };
-struct Dropped {
-  const graph::LaneContext* lane;  // in device memory
-  uint32_t purpose, threshold;
-  float factor;
+struct DropSome {
+  Dropped dropped;
 
   __device__ __forceinline__ float factor_of(const graph::AttentionShape& shape,
                                              int64_t head,
                                              int64_t key,
                                              int64_t query) const {
-    const RngStream random{lane->seed, lane->step, lane->lane, purpose};
     const uint64_t word = graph::AttentionDropout::word(shape.time, head, key, query);
     // philox_word() would keep the four words in local memory, to choose one of them by its index.
-    const Philox4 words = philox(random, word >> 2);
+    const Philox4 words = philox(dropped.stream(), word >> 2);
     const uint32_t low = (word & 1) != 0 ? words.word[1] : words.word[0];
     const uint32_t high = (word & 1) != 0 ? words.word[3] : words.word[2];
-    return ((word & 2) != 0 ? high : low) >= threshold ? factor : 0;
+    return ((word & 2) != 0 ? high : low) >= dropped.threshold ? dropped.factor : 0;
   }
 };
 

@@ -56,6 +56,14 @@ inline DType attention_dtype(const graph::OpCall& op) {
   return op.input_dtype(graph::InputName::at(0));
 }
 
+// The native kernels on tensor cores, and those for floats.
+inline bool half_attention_supports(const graph::OpCall& op) {
+  return attention_dtype(op) != DType::kF32 && native_attention_supports(op);
+}
+inline bool float_attention_supports(const graph::OpCall& op) {
+  return attention_dtype(op) == DType::kF32 && native_attention_supports(op);
+}
+
 inline bool cudnn_attention_supports(const graph::OpCall& op) {
   return attention_dtype(op) != DType::kF32 && cudnn_attention_limit(op).empty() &&
          native_attention_supports(op);
