@@ -122,12 +122,11 @@ void Executor::observed(size_t op, F run) const {
 }
 
 // Runs ops [begin, end) of the lane with this index among those that run together.
-void Executor::run_ops(size_t begin,
-                       size_t end,
-                       size_t lane_index,
-                       const graph::LaneContext& lane,
-                       collectives::GradientExchange* exchange) {
-  backend_.begin_lane(lane);
+void Executor::run_range(size_t begin,
+                         size_t end,
+                         size_t lane_index,
+                         const graph::LaneContext& lane,
+                         collectives::GradientExchange* exchange) {
   void* const device = backend_.launch_context();
   std::byte* const arena = arena_ + lane_index * plan_.arena_bytes;
   FlightRecorder& recorder = FlightRecorder::here();
@@ -162,10 +161,25 @@ void Executor::run(const graph::LaneContext& lane,
                    collectives::GradientExchange* exchange,
                    std::byte* result,
                    std::byte* prediction) {
+  backend_.begin_lane(lane);
+  run_ops(lane, input, target, gradients, exchange);
+  copy_results(exchange, result, prediction);
+}
+
+void Executor::run_ops(const graph::LaneContext& lane,
+                       const std::byte* input,
+                       const std::byte* target,
+                       float* gradients,
+                       collectives::GradientExchange* exchange) {
   LOCKSTEP_CHECK(gathers_.empty());
   begin_run();
   bind(tensors_[0], input, target, gradients);
-  run_ops(0, graph_.ops.size(), 0, lane, exchange);
+  run_range(0, graph_.ops.size(), 0, lane, exchange);
+}
+
+void Executor::copy_results(collectives::GradientExchange* exchange,
+                            std::byte* result,
+                            std::byte* prediction) {
   keep_rows(tensors_[0], exchange);
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
@@ -203,7 +217,8 @@ void Executor::run_together(std::span<const LaneRun> lanes,
   for (size_t part = 0; part <= gathers_.size(); ++part) {
     const size_t end = part < gathers_.size() ? gathers_[part] : graph_.ops.size();
     each_lane([&](size_t lane_index, const LaneRun& lane) {
-      run_ops(begin, end, lane_index, *lane.lane, &exchange);
+      backend_.begin_lane(*lane.lane);
+      run_range(begin, end, lane_index, *lane.lane, &exchange);
     });
     if (part < gathers_.size()) observed(end, [&] { gather_lanes(graph_.ops[end], exchange); });
     begin = end + 1;
