@@ -50,33 +50,49 @@ std::vector<JoinedTerms> join_terms(std::span<const LaneSum> terms, int lanes);
 std::vector<LaneSum> largest_sums(const LaneSum& range, int lanes);
 
 // Where sums are kept that arrive one batch after the other, and what is added after each batch.
-// The buffer of a sum is that of its left term, and a new sum takes the first free buffer: so lanes
-// that arrive one by one are counted as by a binary counter, in few buffers.
+//
+// Sums wait until `width` of them have arrived. Then they are added in one pass, together with the
+// sums before them that the tree joins to theirs. So each sum is read once, and a pass writes once.
+// Sixteen lanes that arrive one by one, four wide; buffers 2 to 5 take the lanes:
+//
+//   lanes      0..3   4..7          8..11   12..15
+//   buffers    2..5   2..5          2..5    2..5
+//   pass       0..3   (0..3) 4..7   8..11   (0..7) ((8..11) 12..15)
+//   into       1      0             1       0
+//
+// If 2^k equal batches have one sum, as here, each size of a sum has a buffer of its own: so few
+// batches differ in what is done with them. Otherwise the sums take the first free buffers.
 class SumSchedule {
  public:
-  struct Join {
-    int into = 0, from = 0;  // buffers of the left and the right term; the sum lies in `into`
+  // Terms, in the order of their lanes, that are added in one pass.
+  struct Pass {
+    std::vector<LaneSum> terms;
+    std::vector<int> buffers;    // of the terms
+    std::vector<uint8_t> joins;  // as in JoinedTerms; of one term, which is copied: {0}
+    bool balanced = false;       // JoinedTerms::is_balanced()
     LaneSum sum;
+    int into = 0;  // the sum's buffer, which may be that of a term
   };
   struct Batch {
     std::vector<int> buffers;  // of the sums that arrive
-    std::vector<Join> joins;   // after that
+    std::vector<Pass> passes;  // after that
+    // Whether the same is done with the same buffers, if nothing depends on which lanes they are.
+    bool is_like(const Batch& other) const;
   };
   // Each batch, some of which may be empty, begins where the one before it ends.
-  SumSchedule(std::span<const std::vector<LaneSum>> batches, int lanes);
+  SumSchedule(std::span<const std::vector<LaneSum>> batches, int lanes, int width = 2);
 
   const Batch& operator[](size_t batch) const { return batches_[batch]; }
   size_t size() const { return batches_.size(); }
-  // What is left in the end.
+  // What is left in the end: in buffers 0, 1, ..., unless a batch of several sums comes after
+  // another one and more than one sum is left.
   const std::vector<LaneSum>& sums() const { return sums_; }
-  const std::vector<int>& buffers_of_sums() const { return buffers_of_sums_; }
   // Buffers in use at the same time.
   int buffers() const { return buffers_; }
 
  private:
   std::vector<Batch> batches_;
   std::vector<LaneSum> sums_;
-  std::vector<int> buffers_of_sums_;
   int buffers_ = 1;
 };
 

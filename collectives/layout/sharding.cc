@@ -29,14 +29,16 @@ SumSchedule LaneShares::schedule(int rank) const {
   std::vector<std::vector<LaneSum>> batches;
   if (order == LaneOrder::kEachSummed) {
     for (int t = 0; t < most(); ++t) batches.push_back(largest_sums(turn(t), lanes));
-    return SumSchedule(batches, lanes);
+    return SumSchedule(batches, lanes, width);
   }
   const LocalLanes local = of(rank);
   for (int i = 0; i < local.count; ++i) {
-    if (i == 0 || (order == LaneOrder::kInTurn && i % pass == 0)) batches.emplace_back();
+    if (i == 0 || (order == LaneOrder::kInTurn && i % lanes_per_pass == 0)) batches.emplace_back();
     batches.back().push_back({local[i], 1});
   }
-  return SumSchedule(batches, lanes);
+  // Lanes that run together have a buffer each in any case.
+  constexpr int kWidest = 8;
+  return SumSchedule(batches, lanes, order == LaneOrder::kTogether ? kWidest : width);
 }
 
 int LaneShares::buffers() const {
@@ -44,6 +46,21 @@ int LaneShares::buffers() const {
   for (int rank = 0; rank < (order == LaneOrder::kEachSummed ? 1 : ranks); ++rank)
     most = std::max(most, schedule(rank).buffers());
   return most;
+}
+
+std::vector<int> LaneShares::lane_patterns(int rank, bool begins) const {
+  LOCKSTEP_CHECK(order == LaneOrder::kInTurn && lanes_per_pass == 1);
+  const SumSchedule schedule = this->schedule(rank);
+  const int count = static_cast<int>(schedule.size());
+  std::vector<int> patterns;
+  for (int lane = 0; lane < count; ++lane) {
+    int first = lane + 1 == count ? lane : begins ? std::min(lane, 1) : 0;
+    while (first < lane &&
+           !schedule[static_cast<size_t>(first)].is_like(schedule[static_cast<size_t>(lane)]))
+      ++first;
+    patterns.push_back(first);
+  }
+  return patterns;
 }
 
 int slices(int lanes, int ranks) { return lanes % ranks == 0 ? lanes : ranks; }

@@ -47,7 +47,8 @@ struct LaneShares {
   int unit = 1;  // a rank has whole units of so many lanes
   LaneOrder order = LaneOrder::kInTurn;
   // kInTurn: so many neighbouring lanes run at the same time, each with a buffer of its own.
-  int pass = 1;
+  int lanes_per_pass = 1;
+  int width = 2;  // see SumSchedule: 2, 4 or 8
 
   LocalLanes of(int rank) const;
   int most() const;  // lanes of the rank that has the most
@@ -58,6 +59,10 @@ struct LaneShares {
   // The buffers in which a rank adds up lanes; for kEachSummed, its part of each.
   SumSchedule schedule(int rank) const;
   int buffers() const;  // of the rank that needs the most
+  // For kInTurn, by lane of a rank: the first of its lanes for which it does the same with the same
+  // buffers. The last lane is like no other, because an exchange follows it; so is the first one if
+  // it `begins` something.
+  std::vector<int> lane_patterns(int rank, bool begins) const;
 };
 
 // Into how many slices a bucket can be cut.

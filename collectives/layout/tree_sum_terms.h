@@ -1,6 +1,8 @@
 #pragma once
 // The terms of a sum over lanes, in memory or as received.
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "runtime/base/dtype.h"
@@ -41,5 +43,28 @@ struct TreeSumTerms {
   float* const* copies = nullptr;  // (copy_count)
   int copy_count = 0;
 };
+
+// How many of the first terms wait for the sum of all the others, to which they are added one after
+// the other, the last of them first: two in 0 + (1 + ((2 + 3) + (4 + 5))).
+inline int chained_terms(const TreeSumTerms& terms) {
+  if (terms.joins == nullptr) return 0;
+  int chained = terms.count - 2;
+  int open = 0;  // sums, after a term
+  for (int i = 0; i + 1 < terms.count; ++i) {
+    open += 1 - terms.joins[i];
+    if (terms.joins[i] > 0) chained = std::min(chained, open - 1);
+  }
+  return std::max(chained, 0);
+}
+// Whether the other terms are 2^k and join as a balanced tree.
+inline bool is_balanced_behind(const TreeSumTerms& terms, int chained) {
+  const int count = terms.count - chained;
+  if (!std::has_single_bit(static_cast<unsigned>(count))) return false;
+  for (int i = 0; i < count; ++i) {
+    const int more = i + 1 < count ? 0 : chained;
+    if (terms.joins[chained + i] != std::countr_one(static_cast<unsigned>(i)) + more) return false;
+  }
+  return true;
+}
 
 }  // namespace lockstep::collectives

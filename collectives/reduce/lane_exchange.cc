@@ -11,6 +11,7 @@ LaneExchange::LaneExchange(GradientExchangeSetup setup, const Options& options)
       schedule_(shares_.schedule(rank_)) {
   LOCKSTEP_CHECK(shares_.order == LaneOrder::kEachSummed && ranks() > 1);
   LOCKSTEP_CHECK(sums().packed);
+  terms_.reserve(static_cast<size_t>(shares_.lanes));
   for (int turn = 0; turn < turns_; ++turn)
     levels_.push_back(exchange_levels(
         setup.topology, rank_, shares_.lanes, [&](int rank) { return shares_.turn(turn, rank); }));
@@ -26,15 +27,11 @@ float* LaneExchange::place_of(int bucket, int turn, size_t sum) {
 
 void LaneExchange::summed(int bucket, int turn) {
   const int64_t n = own_.part(bucket).size();
-  for (const SumSchedule::Join& join : schedule_[static_cast<size_t>(turn)].joins) {
-    float* const into = own_.at(bucket, join.into);
-    const void* both[2] = {into, own_.at(bucket, join.from)};
-    math_.tree_sum({.arrays = both,
-                    .count = 2,
-                    .wire = wire_of(bucket),
-                    .round_sum = join.sum == LaneSum{0, shares_.lanes}},
-                   into,
-                   n);
+  for (const SumSchedule::Pass& pass : schedule_[static_cast<size_t>(turn)].passes) {
+    terms_.clear();
+    for (const int buffer : pass.buffers) terms_.push_back(own_.at(bucket, buffer));
+    math_.tree_sum(
+        terms_of(pass, terms_, wire_of(bucket), shares_.lanes), own_.at(bucket, pass.into), n);
   }
   if (turn + 1 == turns_) own_part_summed(bucket);
 }

@@ -28,6 +28,7 @@ class LaneExchange final : public LevelExchange {
 
   std::vector<std::vector<ExchangeLevel>> levels_;  // by turn
   SumSchedule schedule_;
+  std::vector<const void*> terms_;  // of a pass
 };
 
 }  // namespace lockstep::collectives

@@ -1,6 +1,19 @@
 #include "collectives/reduce/lane_sums.h"
 
+#include <array>
+
 namespace lockstep::collectives {
+
+TreeSumTerms terms_of(const SumSchedule::Pass& pass,
+                      std::span<const void* const> arrays,
+                      DType wire,
+                      int lanes) {
+  return {.arrays = arrays.data(),
+          .count = static_cast<int>(arrays.size()),
+          .wire = wire,
+          .round_sum = pass.sum == LaneSum{0, lanes},
+          .joins = pass.balanced ? nullptr : pass.joins.data()};
+}
 
 LaneSums::LaneSums(SliceMath& math,
                    const GradientBuffers& gradients,
@@ -14,28 +27,32 @@ LaneSums::LaneSums(SliceMath& math,
       lanes_(shares.of(rank)),
       wire_(wire),
       feedback_(feedback),
-      schedule_(shares.schedule(rank)) {}
+      schedule_(shares.schedule(rank)) {
+  arrays_.reserve(static_cast<size_t>(lanes_.count));
+}
 
 float* LaneSums::buffer_of(int local_lane) const {
-  const auto i = static_cast<size_t>(local_lane), pass = lanes_at_once();
-  return gradients_.buffer(schedule_[i / pass].buffers[i % pass]);
+  const auto i = static_cast<size_t>(local_lane), together = lanes_together();
+  return gradients_.buffer(schedule_[i / together].buffers[i % together]);
 }
 
 bool LaneSums::add(int bucket, int local_lane) {
   if (keeps_residuals(bucket)) round_alone(bucket, local_lane);
   const bool last = local_lane + 1 == lanes_.count;
-  const auto done = static_cast<size_t>(local_lane) + 1, pass = lanes_at_once();
-  if (!last && done % pass != 0) return false;
-  for (const auto& join : schedule_[(done - 1) / pass].joins) this->join(bucket, join);
-  if (!last) return false;
-  // Of lanes that run at the same time, each had a buffer: the sums may not be in the first ones.
-  const std::vector<int>& from = schedule_.buffers_of_sums();
-  for (int i = 0; i < static_cast<int>(from.size()); ++i) {
-    if (from[static_cast<size_t>(i)] == i) continue;
-    const void* const sum = at(bucket, from[static_cast<size_t>(i)]);
-    math_.tree_sum({.arrays = &sum}, at(bucket, i), gradients_.range(bucket).size());
+  const auto done = static_cast<size_t>(local_lane) + 1, together = lanes_together();
+  if (!last && done % together != 0) return false;
+  for (const SumSchedule::Pass& pass : schedule_[(done - 1) / together].passes) {
+    if (keeps_residuals(bucket)) {
+      add_up_in_pairs(bucket, pass);
+      continue;
+    }
+    arrays_.clear();
+    for (const int buffer : pass.buffers) arrays_.push_back(at(bucket, buffer));
+    math_.tree_sum(terms_of(pass, arrays_, wire_.of(gradients_, bucket), shares_.lanes),
+                   at(bucket, pass.into),
+                   gradients_.range(bucket).size());
   }
-  return true;
+  return last;
 }
 
 // Rounds a lane's gradients if a group has only this lane.
@@ -50,17 +67,36 @@ void LaneSums::round_alone(int bucket, int local_lane) {
       {.arrays = &only, .wire = wire_.type, .residuals = residuals}, gradients, range.size());
 }
 
-void LaneSums::join(int bucket, const SumSchedule::Join& join) {
+// Of the sums of a pass, only those above the groups are rounded, and have residuals.
+void LaneSums::add_up_in_pairs(int bucket, const SumSchedule::Pass& pass) {
   const Range& range = gradients_.range(bucket);
-  float* const into = at(bucket, join.into);
-  const void* both[2] = {into, at(bucket, join.from)};
-  TreeSumTerms terms = {.arrays = both, .count = 2, .wire = wire_.of(gradients_, bucket)};
-  terms.round_sum = join.sum == LaneSum{0, shares_.lanes};
-  if (keeps_residuals(bucket)) {
-    terms.residuals = feedback_->of_lanes(wire_.residuals, join.sum, range.begin);
-    if (!terms.residuals) terms.wire = DType::kF32;  // within a group
+  struct Open {
+    LaneSum sum;
+    int buffer;
+  };
+  std::array<Open, kMaxOpenSums> open;
+  size_t count = 0;
+  for (size_t i = 0; i < pass.terms.size(); ++i) {
+    open[count++] = {pass.terms[i], pass.buffers[i]};
+    for (int joins = pass.joins[i]; joins > 0; --joins) {
+      const Open& right = open[--count];
+      Open& left = open[count - 1];
+      left.sum.count += right.sum.count;
+      const void* both[2] = {at(bucket, left.buffer), at(bucket, right.buffer)};
+      const ErrorFeedbackResiduals residuals =
+          feedback_->of_lanes(wire_.residuals, left.sum, range.begin);
+      math_.tree_sum({.arrays = both,
+                      .count = 2,
+                      .wire = residuals ? wire_.type : DType::kF32,  // not within a group
+                      .round_sum = left.sum == LaneSum{0, shares_.lanes},
+                      .residuals = residuals},
+                     at(bucket, left.buffer),
+                     range.size());
+    }
   }
-  math_.tree_sum(terms, into, range.size());
+  const void* const sum = at(bucket, open.front().buffer);
+  if (open.front().buffer != pass.into)
+    math_.tree_sum({.arrays = &sum}, at(bucket, pass.into), range.size());
 }
 
 }  // namespace lockstep::collectives

@@ -2,7 +2,8 @@
 // Adds up the lanes of one rank, bucket by bucket, as far as the lanes' tree goes.
 
 #include <cstdint>
-#include <optional>
+#include <span>
+#include <vector>
 
 #include "collectives/exchange/slice_math.h"
 #include "collectives/layout/error_feedback_layout.h"
@@ -24,6 +25,12 @@ struct WireRounding {
   }
 };
 
+// The terms of a pass, whose gradients are `arrays`, borrowed, among `lanes` lanes.
+TreeSumTerms terms_of(const SumSchedule::Pass& pass,
+                      std::span<const void* const> arrays,
+                      DType wire,
+                      int lanes);
+
 class LaneSums {
  public:
   // Lanes in their order, not kEachSummed. `feedback`: the layout of the residuals; null without
@@ -44,11 +51,12 @@ class LaneSums {
 
  private:
   // Lanes that run at the same time.
-  size_t lanes_at_once() const {
-    return static_cast<size_t>(shares_.order == LaneOrder::kTogether ? lanes_.count : shares_.pass);
+  size_t lanes_together() const {
+    return static_cast<size_t>(shares_.order == LaneOrder::kTogether ? lanes_.count
+                                                                     : shares_.lanes_per_pass);
   }
   void round_alone(int bucket, int local_lane);
-  void join(int bucket, const SumSchedule::Join& join);
+  void add_up_in_pairs(int bucket, const SumSchedule::Pass& pass);
   float* at(int bucket, int buffer) const {
     return gradients_.at(gradients_.buffer(buffer), bucket, gradients_.range(bucket).begin);
   }
@@ -63,6 +71,7 @@ class LaneSums {
   WireRounding wire_;
   const ErrorFeedbackLayout* feedback_;
   SumSchedule schedule_;
+  std::vector<const void*> arrays_;  // of a pass
 };
 
 }  // namespace lockstep::collectives

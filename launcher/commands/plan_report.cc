@@ -211,6 +211,12 @@ run::MemoryLimits limits_for(const PlanCommandOptions& options,
 }
 
 void require_it_fits(const run::PreparedRun& prepared, int local, const run::MemoryLimits& limits) {
+  if (run::lacks_memory_for_sums(prepared, limits)) {
+    fmt::print("{} has too little memory to add {} lanes at once: two are added\n",
+               limits.device,
+               prepared.plan.sharding.lanes_at_once);
+    return require_it_fits(run::with_pairs(prepared), local, limits);
+  }
   if (!run::lacks_memory_for_snapshot(prepared, local, limits))
     return run::require_memory(prepared, local, limits);
   fmt::print(

@@ -195,8 +195,9 @@ class Replay {
         throw ConfigError("--step: value is {}; allowed: 1 to {}, the steps of the run",
                           options_.step,
                           prepared.config.train.steps);
-      rank.require_memory(prepared);
     });
+    prepared = rank.fit_sums(prepared);
+    collectives::run_on_all(communicator, [&] { rank.require_memory(prepared); });
     run::check_same_data(communicator, prepared.data->summary);
     rank.device.use_algorithms(algorithms_);
     rank.device.open(prepared.recorded, prepared.graphs->training, prepared.plan.sharding.topology);

@@ -180,7 +180,7 @@ run::PreparedRun prepare(RankContext& rank, const ResumedConfig& resumed) {
                                  .eager = rank.device.eager()});
     run::add_checksums(*prepared.data);
   });
-  prepared = fit_snapshot(rank, prepared);
+  prepared = rank.fit_sums(fit_snapshot(rank, prepared));
   collectives::run_on_all(communicator, [&] { rank.require_memory(prepared); });
   run::check_same_data(communicator, prepared.data->summary);
   return prepared;

@@ -133,8 +133,12 @@ PlannedRun plan_prepared(const run::PreparedRun& prepared,
   PlannedRun planned{.prepared = prepared};
   const plan::MemoryPlan& memory = planned.prepared.plan.memory;
   if (place.hardware.device_bytes > 0) {
-    planned.needed_bytes = static_cast<double>(memory.device_bytes());
     planned.available_bytes = static_cast<double>(place.hardware.device_bytes);
+    planned.needed_bytes = static_cast<double>(memory.device_bytes());
+    if (!planned.fits() && prepared.plan.sharding.lanes_at_once > 2) {
+      planned.prepared = run::with_pairs(prepared);
+      planned.needed_bytes = static_cast<double>(memory.device_bytes());
+    }
   } else if (place.predicts()) {
     planned.needed_bytes = static_cast<double>(memory.host_bytes(place.ranks_per_node));
     planned.available_bytes = place.hardware.hardware.memory_gib * 0x1p30;

@@ -2,9 +2,11 @@
 
 #include <utility>
 
+#include "collectives/agree/agreement.h"
 #include "collectives/agree/find_topology.h"
 #include "launcher/ranks/domain_ranks.h"
 #include "launcher/ranks/transport.h"
+#include "runtime/run/fit.h"
 #include "runtime/run/threads.h"
 
 namespace lockstep::launcher {
@@ -30,6 +32,14 @@ RankContext::RankContext(Session& rank_session,
   if (trains && run::wants_shared_memory(comm, stage, placed, ops))
     node = collectives::NodeMemory::join(communicator(), placed);
   placed.shares_memory = node != nullptr;
+}
+
+run::PreparedRun RankContext::fit_sums(const run::PreparedRun& prepared) const {
+  const bool lacks = run::lacks_memory_for_sums(prepared, device.limits());
+  if (collectives::sum_over_ranks(communicator(), lacks ? 1 : 0) == 0) return prepared;
+  run::PreparedRun fitted;
+  collectives::run_on_all(communicator(), [&] { fitted = run::with_pairs(prepared); });
+  return fitted;
 }
 
 void RankContext::require_memory(const run::PreparedRun& prepared) const {

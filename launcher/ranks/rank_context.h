@@ -22,6 +22,9 @@ struct RankContext {
               run::RunPurpose purpose);
 
   collectives::Communicator& communicator() const { return session.communicator(); }
+  // The run, planned with pairs of lanes if a rank's device has too little memory for more at once.
+  // All ranks together; throws AgreedError.
+  run::PreparedRun fit_sums(const run::PreparedRun& prepared) const;
   // Throws MemoryError if the run does not fit into the memory that is free now.
   void require_memory(const run::PreparedRun& prepared) const;
 

@@ -124,11 +124,11 @@ void Executor::observed(size_t op, F run) const {
 }
 
 // Runs ops [begin, end) of the lane with this index among those that run together.
-void Executor::run_ops(size_t begin,
-                       size_t end,
-                       size_t lane_index,
-                       const graph::LaneContext& lane,
-                       collectives::GradientExchange* exchange) {
+void Executor::run_range(size_t begin,
+                         size_t end,
+                         size_t lane_index,
+                         const graph::LaneContext& lane,
+                         collectives::GradientExchange* exchange) {
   void* const device = backend_.launch_context();
   FlightRecorder& recorder = FlightRecorder::here();
   for (size_t i = begin; i < end; ++i) {
@@ -162,11 +162,25 @@ void Executor::run(const graph::LaneContext& lane,
                    collectives::GradientExchange* exchange,
                    std::byte* result,
                    std::byte* prediction) {
+  backend_.begin_lane(lane);
+  run_ops(lane, input, target, gradients, exchange);
+  copy_results(exchange, result, prediction);
+}
+
+void Executor::run_ops(const graph::LaneContext& lane,
+                       const std::byte* input,
+                       const std::byte* target,
+                       float* gradients,
+                       collectives::GradientExchange* exchange) {
   LOCKSTEP_CHECK(!gathers_from_lanes_);
   begin_run();
   bind(tensors_[0], input, target, gradients);
-  backend_.begin_lane(lane);
-  run_ops(0, graph_.ops.size(), 0, lane, exchange);
+  run_range(0, graph_.ops.size(), 0, lane, exchange);
+}
+
+void Executor::copy_results(collectives::GradientExchange* exchange,
+                            std::byte* result,
+                            std::byte* prediction) {
   keep_rows(tensors_[0], exchange);
   const auto id = static_cast<size_t>(graph_.result);
   backend_.copy(tensors_[0][id], result, graph_.tensors[id].bytes());
@@ -210,12 +224,12 @@ void Executor::run_together(std::span<const LaneRun> lanes,
   for (size_t i = 0; i < graph_.ops.size(); ++i) {
     if (graph_.ops[i].kind == graph::OpKind::kGatherLanes) {
       observed(i, [&] { gather_lanes(graph_.ops[i], exchange, lanes.size()); });
-    } else if (joint_ops_[i] != nullptr && lanes.size() == tensors_.size()) {
+    } else if (runs_jointly(i, lanes.size())) {
       run_joint(i, lanes, exchange, first);
     } else {
       each_lane([&](size_t lane_index, const LaneRun& lane) {
         selects ? backend_.select_lane(static_cast<int>(lane_index)) : begin_lane(lane_index);
-        run_ops(i, i + 1, lane_index, *lane.lane, &exchange);
+        run_range(i, i + 1, lane_index, *lane.lane, &exchange);
       });
     }
   }
@@ -236,6 +250,26 @@ const graph::Op* Executor::joint_op(size_t op, int lanes) const {
   return &chosen == implementations_[op] ? &joint : nullptr;
 }
 
+// Whether the op runs for all of these lanes at once: a whole pass, whose gradients lie at equal
+// distances.
+bool Executor::runs_jointly(size_t op, size_t lanes) const {
+  if (joint_ops_[op] == nullptr || lanes != tensors_.size()) return false;
+  for (const TensorId id : joint_ops_[op]->outputs) {
+    for (size_t lane = 2; id != kNoTensor && lane < lanes; ++lane) {
+      if (graph_[id].role == graph::Role::kParameterGradient &&
+          lane_distance(id, lane) != lane_distance(id, 1))
+        return false;
+    }
+  }
+  return true;
+}
+
+// Bytes from the slice of the lane before to that of `lane`.
+int64_t Executor::lane_distance(TensorId id, size_t lane) const {
+  const auto at = static_cast<size_t>(id);
+  return tensors_[lane][at] - tensors_[lane - 1][at];
+}
+
 void Executor::run_joint(size_t op,
                          std::span<const LaneRun> lanes,
                          collectives::GradientExchange& exchange,
@@ -245,11 +279,8 @@ void Executor::run_joint(size_t op,
   const graph::Op& joint = *joint_ops_[op];
   int64_t gradient_bytes = 0;
   for (const TensorId id : joint.outputs) {
-    if (id == kNoTensor || graph_[id].role != graph::Role::kParameterGradient) continue;
-    const auto at = static_cast<size_t>(id);
-    gradient_bytes = tensors_[1][at] - tensors_[0][at];
-    for (size_t lane = 1; lane < lanes.size(); ++lane)
-      LOCKSTEP_CHECK(tensors_[lane][at] - tensors_[lane - 1][at] == gradient_bytes);
+    if (id != kNoTensor && graph_[id].role == graph::Role::kParameterGradient)
+      gradient_bytes = lane_distance(id, 1);
   }
   observed(op, [&] {
     run_named(*implementations_[op],

@@ -55,6 +55,18 @@ class Executor {
            std::byte* result,
            std::byte* prediction = nullptr);
 
+  // The parts of run(), for work that is queued repeatedly: begin_lane() of the backend with the
+  // lane, then the ops, and then the copies of the results. Only the ops depend on nothing but the
+  // addresses given to them and the exchange's current lane.
+  void run_ops(const graph::LaneContext& lane,
+               const std::byte* input,
+               const std::byte* target,
+               float* gradients,
+               collectives::GradientExchange* exchange);
+  void copy_results(collectives::GradientExchange* exchange,
+                    std::byte* result,
+                    std::byte* prediction = nullptr);
+
   // A turn in which this rank has no lane but others have: starts and completes what they exchange,
   // and runs no op. `exchange` may be null.
   void run_without_lane(collectives::GradientExchange* exchange);
@@ -78,17 +90,19 @@ class Executor {
  private:
   using Tensors = std::vector<std::byte*>;  // by TensorId
   void bind(Tensors& tensors, const std::byte* input, const std::byte* target, float* gradients);
-  void run_ops(size_t begin,
-               size_t end,
-               size_t lane_index,
-               const graph::LaneContext& lane,
-               collectives::GradientExchange* exchange);
+  void run_range(size_t begin,
+                 size_t end,
+                 size_t lane_index,
+                 const graph::LaneContext& lane,
+                 collectives::GradientExchange* exchange);
   template <typename F>
   void observed(size_t op, F run) const;
   void fill_constants(std::byte* memory);
   void begin_run();
   void await_parameters(size_t op, Tensors& tensors);
   const graph::Op* joint_op(size_t op, int lanes) const;
+  bool runs_jointly(size_t op, size_t lanes) const;
+  int64_t lane_distance(TensorId id, size_t lane) const;
   void run_joint(size_t op,
                  std::span<const LaneRun> lanes,
                  collectives::GradientExchange& exchange,

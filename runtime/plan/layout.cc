@@ -14,6 +14,11 @@
 // parameters. A bucket is the unit of exchange; its parts are what ranks own
 // (collectives/layout/sharding.h).
 //
+// What the last op of the backward pass completes is exchanged when nothing is left to hide it: an
+// embedding's table, or a bucket of which most parameters were ready long before. So the last
+// buckets may be made shorter and shorter: the last exchange is short, and its bucket waits for few
+// parameters.
+//
 // Blocks are padded to multiples of slices() * kSliceAlignment and slots begin at multiples of
 // kSliceAlignment. So slices never depend on the number of ranks, and bits do not either. The
 // layout depends on the graph, the lanes and the bucket size only.
@@ -84,12 +89,36 @@ std::vector<SortKey> sort_keys(const graph::Graph& training) {
   return keys;
 }
 
+// Where buckets end. Those of the first `trained` elements may become shorter towards the end: each
+// has at most half of the elements that are left, but at least an eighth of the usual ones.
+class BucketEnds {
+ public:
+  BucketEnds(int64_t bucket_elements, int parts, int64_t trained, bool shorter)
+      : parts_(parts),
+        usual_(collectives::bucket_length(bucket_elements, parts)),
+        least_(shorter ? collectives::bucket_length(usual_ / 8, parts) : usual_),
+        trained_(trained) {}
+
+  // The max end of a bucket that begins here.
+  int64_t after(int64_t begin, SortKey::Region region) const {
+    if (region != SortKey::kTrained) return begin + usual_;
+    const int64_t half = std::max<int64_t>((trained_ - begin) / 2, 0);
+    return begin + std::clamp(collectives::bucket_length(half, parts_), least_, usual_);
+  }
+
+ private:
+  int parts_;
+  int64_t usual_, least_, trained_;
+};
+
+int64_t aligned(int64_t elements) {
+  return (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+}
+
 }  // namespace
 
-ParameterLayout make_layout(const graph::Graph& training,
-                            int lanes,
-                            int64_t bucket_elements,
-                            int ranks) {
+ParameterLayout make_layout(
+    const graph::Graph& training, int lanes, int64_t bucket_elements, int ranks, bool short_end) {
   const std::vector<SortKey> keys = sort_keys(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -101,44 +130,55 @@ ParameterLayout make_layout(const graph::Graph& training,
   if (!training.parameters.empty()) layout.compute = training[training.parameters[0]].dtype;
   layout.slots.resize(training.parameters.size());
   const int parts = collectives::slices(lanes, ranks);
-  const int64_t max_bucket_elements = collectives::bucket_length(bucket_elements, parts);
-  int64_t offset = 0, block_begin = 0;
+  int64_t trained = 0;
+  for (size_t i = 0; i < training.parameters.size(); ++i) {
+    if (keys[i].region == SortKey::kTrained)
+      trained += aligned(training[training.parameters[i]].memory_elements());
+  }
+  const BucketEnds ends(bucket_elements, parts, trained, short_end);
+  int64_t offset = 0, block_begin = 0, bucket_begin = 0;
+  SortKey::Region region = SortKey::kTrained;
+  std::vector<collectives::Range>* buckets = &layout.buckets;
+  // Ends the buckets that are full.
+  const auto end_buckets = [&] {
+    for (int64_t end = ends.after(bucket_begin, region); end <= offset;
+         end = ends.after(bucket_begin, region)) {
+      buckets->push_back({bucket_begin, end});
+      bucket_begin = end;
+    }
+  };
   const auto end_block = [&] {
     offset = collectives::padded_elements(offset, parts);
+    end_buckets();
+    if (offset > bucket_begin) buckets->push_back({bucket_begin, offset});
     if (offset > block_begin) layout.blocks.push_back({block_begin, offset});
-    block_begin = offset;
+    block_begin = bucket_begin = offset;
   };
   std::optional<int64_t> statistics_begin, frozen_begin;
-  SortKey::Region region = SortKey::kTrained;
   for (size_t index : order) {
     const graph::Tensor& tensor = training[training.parameters[index]];
     const int64_t elements = tensor.shape.elements(), in_memory = tensor.memory_elements();
     // The last bucket of a large parameter takes more parameters as long as there is room.
-    const int64_t filled = offset - block_begin, in_last_bucket = filled % max_bucket_elements;
     const bool fits =
-        filled == 0 || (in_last_bucket > 0 && in_last_bucket + in_memory <= max_bucket_elements);
+        offset == block_begin ||
+        (offset > bucket_begin && offset + in_memory <= ends.after(bucket_begin, region));
     if (keys[index].region != region || !fits) end_block();
     region = keys[index].region;
+    if (region == SortKey::kFrozen) buckets = &layout.frozen_buckets;
     if (region == SortKey::kStatistics && !statistics_begin) statistics_begin = offset;
     if (region == SortKey::kFrozen && !frozen_begin) frozen_begin = offset;
     layout.slots[index] = {
         tensor, tensor.name, tensor.shape, offset, elements, offset, in_memory - elements};
     layout.parameters += elements;
     if (tensor.frozen) layout.frozen_parameters += elements;
-    offset += (in_memory + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
+    offset += aligned(in_memory);
+    end_buckets();
   }
   end_block();
   layout.elements = offset;
   layout.frozen_elements = offset - frozen_begin.value_or(offset);
   layout.statistics_begin = statistics_begin.value_or(layout.trained());
   layout.gradient_elements = layout.trained();
-  for (const collectives::Range& block : layout.blocks) {
-    const std::vector<collectives::Range> cut =
-        collectives::make_buckets(block, parts, bucket_elements);
-    std::vector<collectives::Range>& all =
-        block.begin < layout.trained() ? layout.buckets : layout.frozen_buckets;
-    all.insert(all.end(), cut.begin(), cut.end());
-  }
   return layout;
 }
 

@@ -66,11 +66,13 @@ inline bool overlap(const ParameterSlot& slot, const collectives::Range& range) 
 }
 
 // `bucket_elements`: max total number of elements of a block's parameters, and about those of a
-// bucket. A larger parameter gets a block of its own, of several buckets.
+// bucket. A larger parameter gets a block of its own, of several buckets. `short_end`: the last
+// buckets of trained parameters become shorter, down to an eighth.
 ParameterLayout make_layout(const graph::Graph& training,
                             int lanes,
                             int64_t bucket_elements = int64_t{1} << 62,
-                            int ranks = 1);
+                            int ranks = 1,
+                            bool short_end = false);
 
 // For each op, the buckets whose gradients are complete after it. Buckets appear in increasing
 // order.

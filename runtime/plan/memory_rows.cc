@@ -113,7 +113,7 @@ class Rows {
       add(RowKind::kMasters, trained_bytes(updaters), "fp32" + share);
     add_gradients(local_lanes);
     add(RowKind::kMoments, moment_bytes(updaters), moments_note() + share);
-    add_arena(static_cast<size_t>(sharding_.lanes_at_once()));
+    add_arena(static_cast<size_t>(sharding_.lanes_together()));
     add(RowKind::kStaging,
         traffic_.staging_bytes(),
         traffic_.wire == DType::kF32
@@ -138,8 +138,10 @@ class Rows {
     const bool grouped = traffic_.power_sgd && shares.order == collectives::LaneOrder::kInTurn;
     const int sums =
         grouped ? collectives::LaneShares{.lanes = shares.unit}.buffers() : shares.buffers();
-    const std::string partial_sums =
+    std::string partial_sums =
         fmt::format("{} for {} a rank", counted(sums, "partial sum"), counted(local_lanes, "lane"));
+    if (const int at_once = std::min(sharding_.lanes_at_once, local_lanes); at_once > 2)
+      partial_sums += fmt::format(", {} added at once", at_once);
     const size_t buffer_bytes = static_cast<size_t>(layout_.gradient_elements) * sizeof(float);
     if (!sharding_.shards_gradients()) {
       add(RowKind::kGradients, buffer_bytes * static_cast<size_t>(sums), "fp32, " + partial_sums);
@@ -243,11 +245,28 @@ size_t weights_copy_bytes(const MemoryPlan& memory, const Plan& plan, const Plan
 
 }  // namespace
 
+int lanes_at_once(const graph::Graph& training, const Plan& plan, const PlanOptions& options) {
+  constexpr size_t kShare = 32;
+  // Residuals are kept of each sum of two.
+  if (!options.device || options.device->adds_pairs || options.evaluation_only ||
+      plan.sharding.residual_groups > 0)
+    return 2;
+  Plan other = plan;
+  other.sharding.lanes_at_once = 2;
+  const size_t two = plan_memory(training, other, options).device_bytes();
+  for (const int width : {8, 4}) {
+    other.sharding.lanes_at_once = width;
+    const size_t bytes = plan_memory(training, other, options).device_bytes();
+    if (bytes <= two + two / kShare) return width;
+  }
+  return 2;
+}
+
 MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options) {
   MemoryPlan memory = {Rows(plan, options).take()};
-  if (options.device && options.device->recordings > 0)
+  if (options.device && options.device->recorded_lengths > 0)
     memory.rows.push_back({RowKind::kGraphs,
-                           recorded_bytes(training, plan, options.device->recordings),
+                           recorded_bytes(training, plan, options.device->recorded_lengths),
                            "taken by the driver, an upper estimate"});
   memory.weights_copy_bytes = weights_copy_bytes(memory, plan, options);
   return memory;

@@ -7,6 +7,7 @@
 //                the same with smaller arenas, for short samples       length_bucket_programs.cc
 //    traffic     which rank orthogonalizes which matrix                       muon_layout.cc
 //                the bytes that are sent                                      traffic_plan.cc
+//    sums        how many lanes are added at once                             memory_rows.cc
 //    memory      derived from all of the above                                memory_rows.cc
 //
 //    ZeRO stage   sharded (1/ranks on a rank)     gathered
@@ -53,7 +54,8 @@ Plan make_plan(const RunGraphs& graphs,
       make_layout(training,
                   sharding.lanes,
                   static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float)),
-                  sharding.topology.ranks());
+                  sharding.topology.ranks(),
+                  /*short_end=*/options.device.has_value());
 
   ProgramPlans& programs = plan.programs;
   programs.training = plan_program(
@@ -65,7 +67,7 @@ Plan make_plan(const RunGraphs& graphs,
             bytes,
             workspace_bytes(*joint, joint->ops[static_cast<size_t>(&op - graph.ops.data())]));
       },
-      sharding.lanes_at_once());
+      sharding.lanes_together());
   programs.training.buckets_after_op = bucket_schedule(training, layout);
   if (sharding.shards_gradients()) share_gradient_memory(training, layout, programs.training);
   if (evaluation) programs.evaluation = plan_program(*evaluation, workspace_bytes);
@@ -86,6 +88,7 @@ Plan make_plan(const RunGraphs& graphs,
   place_constants(programs);
 
   plan.traffic = plan_traffic(training, plan, options);
+  sharding.lanes_at_once = lanes_at_once(training, plan, options);
   plan.memory = plan_memory(training, plan, options);
   return plan;
 }

@@ -44,7 +44,9 @@ struct PlanOptions {
   struct Device {
     size_t batch_bytes = 0;    // the lanes' batches
     size_t library_bytes = 0;  // OpSet::workspace_bytes
-    size_t recordings = 0;     // of a step, as CUDA graphs
+    // Lengths of samples for which the work of lanes is recorded, as CUDA graphs; 0: none is.
+    size_t recorded_lengths = 0;
+    bool adds_pairs = false;  // two lanes at a time, in the least memory: see lanes_at_once()
   };
 
   ShardingPlan sharding = {};

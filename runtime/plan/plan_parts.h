@@ -40,13 +40,18 @@ TrafficPlan plan_traffic(const graph::Graph& training,
                          const Plan& plan,
                          const PlanOptions& options);
 
+// How many of a rank's lanes a device adds at once: the most, of 2, 4 and 8, for which the plan's
+// memory on the device grows by at most a 32nd over that for 2. Adding n lanes 2, 4 and 8 at a time
+// reads and writes about 2 n, 1.5 n and 1.25 n gradients. Depends on everything else.
+int lanes_at_once(const graph::Graph& training, const Plan& plan, const PlanOptions& options);
+
 // Depends on everything else.
 MemoryPlan plan_memory(const graph::Graph& training, const Plan& plan, const PlanOptions& options);
 
-// An upper estimate of the device memory that the driver takes for `recordings` CUDA graphs of a
-// step. A driver takes 2.7 KB a node (a kernel, copy or exchange) on one GPU and 10.5 KB on
-// another, by public measurements with drivers for CUDA 12.4 and newer; older ones take several
-// times as much.
-size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t recordings);
+// An upper estimate of the device memory that the driver takes for the CUDA graphs of a step, if
+// samples have so many lengths: see recorded_graphs.h. A driver takes 2.7 KB a node (a kernel, copy
+// or exchange) on one GPU and 10.5 KB on another, by public measurements with drivers for CUDA 12.4
+// and newer; older ones take several times as much.
+size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t lengths);
 
 }  // namespace lockstep::plan

@@ -2,6 +2,8 @@
 // How a run is spread over ranks: their placement, their lanes, and what each of them holds.
 
 #include <cstdint>
+#include <numeric>
+#include <vector>
 
 #include "collectives/layout/sharding.h"
 #include "collectives/layout/topology.h"
@@ -21,6 +23,8 @@ struct ShardingPlan {
   bool interleaved_lanes = false;
   // Otherwise the lanes of a rank that one pass computes.
   int lanes_per_pass = 1;
+  // How many of a rank's lanes are added at once, 2, 4 or 8: see SumSchedule. It changes no bit.
+  int lanes_at_once = 2;
 
   // Moments and master weights: a rank updates its part of the parameters, then all ranks gather
   // the parameters. Otherwise the summed gradients are gathered, and every rank updates all
@@ -44,10 +48,23 @@ struct ShardingPlan {
             .order = interleaved_lanes ? collectives::LaneOrder::kTogether
                      : each            ? collectives::LaneOrder::kEachSummed
                                        : collectives::LaneOrder::kInTurn,
-            .pass = lanes_per_pass};
+            .lanes_per_pass = lanes_per_pass,
+            .width = lanes_at_once};
+  }
+  // Whether a device records the work of a step lane by lane. Otherwise it records the whole step:
+  // lanes run together, or exchanges of one lane overlap with the next one.
+  bool records_lanes() const {
+    return shares().order == collectives::LaneOrder::kInTurn && lanes_per_pass == 1;
+  }
+  // Then: for each lane of a rank, the first of its lanes that a recording of the same work serves.
+  // `begins`: see LaneShares::lane_patterns(). Every lane leaves residuals of its own, if any.
+  std::vector<int> lane_patterns(int rank, bool begins) const {
+    std::vector<int> patterns = shares().lane_patterns(rank, begins);
+    if (residual_groups > 0) std::iota(patterns.begin(), patterns.end(), 0);
+    return patterns;
   }
   // The lanes of a rank that run at the same time.
-  int lanes_at_once() const { return interleaved_lanes ? shares().most() : lanes_per_pass; }
+  int lanes_together() const { return interleaved_lanes ? shares().most() : lanes_per_pass; }
   // The index of element `flat` of a bucket among the elements that `rank` updates, which are
   // packed one range after the other.
   int64_t owned_index_of(int rank, const collectives::Range& bucket, int64_t flat) const {

@@ -22,6 +22,7 @@ struct RunDefaults {
   // Checkpoints are written while training goes on, from a copy that the plan has memory for.
   bool snapshot = false;
   bool records_work = true;  // as CUDA graphs, on GPUs
+  bool adds_pairs = false;   // GPUs add two lanes at a time, in the least memory
 };
 
 // The type that a precision computes in; AUTO must be resolved (precision.h).

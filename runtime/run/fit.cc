@@ -110,6 +110,11 @@ bool lacks_memory_for_snapshot(const PreparedRun& prepared,
          prepared.plan.memory.host_bytes(local_ranks) > limits.host_bytes;
 }
 
+bool lacks_memory_for_sums(const PreparedRun& prepared, const MemoryLimits& limits) {
+  return prepared.plan.sharding.lanes_at_once > 2 &&
+         prepared.plan.memory.device_bytes() > limits.device_bytes;
+}
+
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits) {
   require(prepared,
           {[](const plan::Plan& plan) { return plan.memory.device_bytes(); },

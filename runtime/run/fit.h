@@ -20,6 +20,9 @@ bool lacks_memory_for_snapshot(const PreparedRun& prepared,
                                int local_ranks,
                                const MemoryLimits& limits);
 
+// Whether the plan does not fit into the device's memory, but may if it adds fewer lanes at once.
+bool lacks_memory_for_sums(const PreparedRun& prepared, const MemoryLimits& limits);
+
 // Throws MemoryError if the plan does not fit; it names the first setting with the same batch that
 // would fit, and the largest global batch.
 void require_memory(const PreparedRun& prepared, int local_ranks, const MemoryLimits& limits);

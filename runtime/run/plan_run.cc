@@ -7,7 +7,6 @@
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
 #include "runtime/train/step/optimizer.h"
-#include "runtime/train/step/step_gradients.h"
 #include "runtime/train/step/weight_average.h"
 
 namespace lockstep::run {
@@ -102,11 +101,11 @@ RunPlan plan_run(const ResolvedRun& run,
     const int local_lanes = lanes_of_rank(options);
     plan::PlanOptions::Device& device = options.device.emplace();
     device.library_bytes = ops.workspace_bytes;
+    device.adds_pairs = defaults.adds_pairs;
     device.batch_bytes =
         train::BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
     if (trains && defaults.records_work)
-      device.recordings =
-          train::recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
+      device.recorded_lengths = 1 + graphs.length_bucket_training.size();
   }
   result.plan =
       plan::make_plan(graphs, options, [&ops](const graph::Graph& graph, const graph::Op& op) {

@@ -84,6 +84,7 @@ PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config) {
       choose_defaults(config, prepared.placed, other.purpose, *other.ops, other.graphs->training);
   other.defaults.records_work = prepared.defaults.records_work;
   other.defaults.snapshot = prepared.defaults.snapshot;
+  other.defaults.adds_pairs = prepared.defaults.adds_pairs;
   plan(other);
   check_plan(other.config, other.plan, *other.ops);
   return other;
@@ -92,6 +93,13 @@ PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config) {
 PreparedRun without_snapshot(const PreparedRun& prepared) {
   PreparedRun other = prepared;
   other.defaults.snapshot = false;
+  plan(other);
+  return other;
+}
+
+PreparedRun with_pairs(const PreparedRun& prepared) {
+  PreparedRun other = prepared;
+  other.defaults.adds_pairs = true;
   plan(other);
   return other;
 }

@@ -71,6 +71,9 @@ PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config);
 // written.
 PreparedRun without_snapshot(const PreparedRun& prepared);
 
+// The same training, planned so that a device adds two lanes at a time, in the least memory.
+PreparedRun with_pairs(const PreparedRun& prepared);
+
 // The plan that the same run would have with another global batch, a multiple of the lanes.
 plan::Plan plan_for_batch(const PreparedRun& prepared, int64_t global_batch);
 

@@ -16,7 +16,15 @@ namespace {
 
 TEST(CudaTreeSumTest, AnyTreeHasTheBitsOfTheCpu) {
   const std::vector<std::vector<uint8_t>> trees = {
-      {0, 1, 1}, {0, 0, 2}, {0, 1, 0, 1, 2}, {0, 0, 1, 1, 1, 0, 3}, {0, 1, 0, 2, 1, 0, 0, 3}};
+      {0, 1, 1},
+      {0, 0, 2},
+      {0, 1, 0, 1, 2},
+      {0, 0, 1, 1, 1, 0, 3},
+      {0, 1, 0, 2, 1, 0, 0, 3},
+      // Terms that wait for the sum of four or eight others, or of a tree that is not balanced.
+      {0, 0, 0, 0, 1, 0, 5},
+      {0, 0, 1, 0, 2, 0, 1, 0, 4},
+      {0, 0, 0, 1, 3}};
   for (const std::vector<uint8_t>& joins : trees) {
     const auto count = static_cast<int>(joins.size());
     for (const DType wire : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -240,6 +240,15 @@ void sum_with(const Join& join,
     write([&](const auto& from, size_t i, auto access)
               HWY_ATTR { return sum_of<count()>(from, join, 0, i, access); });
   };
+  const int chained = collectives::chained_terms(terms);
+  if (chained > 0 && terms.count == chained + 2) {
+    return write([&](const auto& from, size_t i, auto access) HWY_ATTR {
+      Vec sum = sum_of<2>(from, join, chained, i, access);
+      for (int k = chained; k > 0; --k)
+        sum = join(from.read(k - 1, i, access), sum, k, 2, i, access);
+      return sum;
+    });
+  }
   if (terms.joins != nullptr) {
     return write([&](const auto& from, size_t i, auto access)
                      HWY_ATTR { return joined_sum(from, join, terms, i, access); });

@@ -94,12 +94,46 @@ struct KeepingSum {
   }
 };
 
-// Terms that join in any tree.
+// Adds the terms before number `chained` to a sum, one after the other, the last of them first.
+template <typename Wire, int N, typename T>
+__device__ __forceinline__ void add_chained(const T* const* at,
+                                            int chained,
+                                            int64_t i,
+                                            float (&sum)[N]) {
+  for (int k = chained - 1; k >= 0; --k) {
+    float left[N];
+    load(at[k] + i, left);
+    round_all<Wire>(left);
+    round_all<Wire>(sum);
+#pragma unroll
+    for (int e = 0; e < N; ++e) sum[e] = left[e] + sum[e];
+  }
+}
+
+// A balanced tree of the last Count terms, to which those before them are added.
+template <typename Wire, int Count>
+struct ChainedTreeSum {
+  Terms<float, Wire, Count> last;
+  const float* at[kMaxTerms];  // the others
+  int chained;
+  bool round_sum;
+  float* out;
+  template <typename Width>
+  __device__ void operator()(int64_t i, Width) const {
+    float sum[Width::value];
+    sum_subtree<0, Count>(last, i, sum);
+    add_chained<Wire>(at, chained, i, sum);
+    if (round_sum) round_all<Wire>(sum);
+    store(sum, out + i);
+  }
+};
+
+// Terms that join in any tree. Those before number `chained` are added to the sum of the others.
 template <typename T>
 struct JoinedTerms {
   const T* at[kMaxTerms];
   unsigned char joins[kMaxTerms];
-  int count;
+  int count, chained;
 };
 
 // The sums that wait for a right one, in registers: all indices are known to the compiler.
@@ -139,10 +173,10 @@ __device__ __forceinline__ void joined_sum(const JoinedTerms<T>& terms,
                                            float (&sum)[N],
                                            Join join) {
   OpenSums<N> open;
-  int before = 0, first = 0;
+  int before = 0, first = terms.chained;
   bool single = true;
-  load(terms.at[0] + i, sum);
-  for (int k = 1; k < terms.count; ++k) {
+  load(terms.at[first] + i, sum);
+  for (int k = first + 1; k < terms.count; ++k) {
     open.put(before++, sum, first, single);
     load(terms.at[k] + i, sum);
     first = k;
@@ -177,6 +211,7 @@ struct JoinedTreeSum {
 #pragma unroll
       for (int k = 0; k < Width::value; ++k) left[k] += right[k];
     });
+    add_chained<Wire>(terms.at, terms.chained, i, sum);
     if (round_sum) round_all<Wire>(sum);
     store(sum, out + i);
   }
@@ -220,17 +255,44 @@ void start(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream
   for_each_flat<kWidth>(n, vectors, sum, stream);
 }
 
+template <typename Wire, int Count>
+void start_chained(
+    const collectives::TreeSumTerms& terms, int chained, float* out, int64_t n, Stream stream) {
+  ChainedTreeSum<Wire, Count> sum{
+      .last = {}, .at = {}, .chained = chained, .round_sum = terms.round_sum, .out = out};
+  bool vectors = is_aligned(out);
+  for (int s = 0; s < terms.count; ++s) {
+    const auto* const array = static_cast<const float*>(terms.arrays[s]);
+    (s < chained ? sum.at[s] : sum.last.at[s - chained]) = array;
+    vectors = vectors && is_aligned(array);
+  }
+  for_each_flat<4>(n, vectors, sum, stream);
+}
+
 template <typename T, typename Wire>
 void start_joined(const collectives::TreeSumTerms& terms, float* out, int64_t n, Stream stream) {
   LOCKSTEP_REQUIRE(terms.count <= kMaxTerms);
+  const int chained = terms.residuals ? 0 : collectives::chained_terms(terms);
+  if constexpr (std::is_same_v<T, float>) {
+    if (chained > 0 && collectives::is_balanced_behind(terms, chained)) {
+      switch (terms.count - chained) {
+        case 2: return start_chained<Wire, 2>(terms, chained, out, n, stream);
+        case 4: return start_chained<Wire, 4>(terms, chained, out, n, stream);
+        case 8: return start_chained<Wire, 8>(terms, chained, out, n, stream);
+        default: break;
+      }
+    }
+  }
   JoinedTerms<T> joined = {};
   joined.count = terms.count;
+  joined.chained = chained;
   bool vectors = is_aligned(out);
   for (int s = 0; s < terms.count; ++s) {
     joined.at[s] = static_cast<const T*>(terms.arrays[s]);
     joined.joins[s] = terms.joins[s];
     vectors = vectors && is_aligned(joined.at[s]);
   }
+  joined.joins[terms.count - 1] -= static_cast<unsigned char>(chained);
   if constexpr (std::is_same_v<Wire, BFloat16>) {
     if (terms.residuals) {
       const JoinedKeepingSum<T> sum = {joined, terms.residuals, out};

@@ -40,7 +40,7 @@ int64_t longest_sample(const data::LaneBatch& batch, const Shape& samples) {
 }  // namespace
 
 size_t BatchStage::device_bytes(const graph::Graph& graph, size_t lanes) {
-  return 2 * lanes * lane_bytes(graph);
+  return (2 * lanes + (lanes > 1)) * lane_bytes(graph);
 }
 
 BatchStage::BatchStage(const graph::Graph& graph,
@@ -95,6 +95,16 @@ const std::vector<data::LaneBatch>& BatchStage::take() {
     batches_[lane].target = input_of(lane) + target_offset_;
   }
   return batches_;
+}
+
+data::LaneBatch BatchStage::copy_current(size_t lane) const {
+  data::LaneBatch batch = batches_[lane];
+  if (device_ == nullptr || lanes_ == 1) return batch;
+  std::byte* const current = input_of(2 * lanes_);
+  backend_.copy(batch.input, current, lane_bytes_);
+  batch.input = current;
+  batch.target = current + target_offset_;
+  return batch;
 }
 
 }  // namespace lockstep::train

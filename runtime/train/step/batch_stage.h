@@ -10,8 +10,9 @@ namespace lockstep::train {
 
 // Copies the batches of a rank's lanes to where the backend's ops read them, each lane always to
 // the same address, and measures how long its samples are. On a backend with memory of its own,
-// there is room for a second batch of each lane, which is copied while the first is in use.
-// Otherwise the ops read the loader's memory directly.
+// there is room for a second batch of each lane, which is copied while the first is in use, and for
+// that of the current lane, at an address that all lanes have in turn. Otherwise the ops read the
+// loader's memory directly.
 class BatchStage {
  public:
   // Device bytes for the inputs and targets of `lanes` lanes.
@@ -37,6 +38,8 @@ class BatchStage {
   bool ahead() const { return device_ != nullptr; }
   // Returns where the batches of all lanes will be once the work queued so far is done.
   const std::vector<data::LaneBatch>& take();
+  // Queues the copy of a taken batch to the current lane's address; returns where it will be.
+  data::LaneBatch copy_current(size_t lane) const;
 
  private:
   data::LaneBatch measured(data::LaneBatch batch) const;

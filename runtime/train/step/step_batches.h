@@ -17,6 +17,8 @@ class StepBatches {
   void take();
   // The batches taken last, by local lane.
   const std::vector<data::LaneBatch>& taken() const { return taken_; }
+  // See BatchStage::copy_current().
+  data::LaneBatch copy_current(size_t lane) const { return stage_.copy_current(lane); }
   // Loads the batches of the next step while queued work uses those taken, on a device where this
   // overlaps, and only if they need not be waited for.
   void load_ahead() {

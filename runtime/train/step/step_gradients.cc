@@ -1,15 +1,17 @@
 #include "runtime/train/step/step_gradients.h"
 
+#include "runtime/plan/recorded_graphs.h"
 #include "runtime/train/step/mixup.h"
 
 namespace lockstep::train {
 
-size_t recordings_of(size_t lengths, int lanes) {
-  constexpr size_t kMax = 16;  // each one takes memory of the device's driver
-  size_t count = 1;
-  for (int lane = 0; lane < lanes && count <= kMax; ++lane) count *= lengths;
-  return count > kMax ? 0 : count;
+namespace {
+
+size_t recordings_of(const plan::ShardingPlan& sharding, size_t lengths, size_t lanes) {
+  return sharding.records_lanes() ? lengths * lanes : plan::recorded_steps(lengths, lanes);
 }
+
+}  // namespace
 
 StepGradients::StepGradients(const RunContext& context,
                              const RunMemory& memory,
@@ -30,12 +32,15 @@ StepGradients::StepGradients(const RunContext& context,
                   .gather = &exchange.forward_gather(),
                   .constants = memory.constants},
                  context.graphs.joint_training ? &*context.graphs.joint_training : nullptr),
-      recordings_(recordings_of(executors_.size(), context.local_lanes())),
+      recordings_(recordings_of(
+          context.plan.sharding, executors_.size(), static_cast<size_t>(context.local_lanes()))),
       lanes_(context.backend.host_array<graph::LaneContext>(
           static_cast<size_t>(context.local_lanes()))),
       statistics_(context.backend.host_array<collectives::LaneStatistics>(lanes_.size())),
       lane_runs_(lanes_.size()) {
   for (auto& recording : recordings_) recording = context.backend.repeated_work();
+  if (context.plan.sharding.records_lanes())
+    patterns_ = plan::recorded_lanes(context.plan, context.communicator.rank());
 }
 
 void StepGradients::begin_step(int64_t done, double loss_scale) {
@@ -57,27 +62,68 @@ void StepGradients::begin_step(int64_t done, double loss_scale) {
 }
 
 void StepGradients::run(StepChecks& checks) {
-  const auto work = [&] { queue(checks.gathered()); };
-  exec::RepeatedWork* const recorded = checks.checks_transfers() ? nullptr : recording();
-  recorded != nullptr ? recorded->run(work) : work();
+  compute(checks.gathered(), /*recorded=*/!checks.checks_transfers());
 }
 
-// The recording for these lengths of the lanes, whose indices are the digits of its number, the
-// first lane's leading. Null if there is none.
-exec::RepeatedWork* StepGradients::recording() {
+void StepGradients::queue(GatheredChecksums* checked) { compute(checked, /*recorded=*/false); }
+
+void StepGradients::compute(GatheredChecksums* checked, bool recorded) {
+  if (!patterns_.empty()) {
+    for (size_t lane = 0; lane < lanes_.size(); ++lane) compute_lane(lane, checked, recorded);
+    return;
+  }
+  const auto work = [&] {
+    // The last update's parameters are gathered while the forward pass already runs.
+    exchange_.start_gather(checked);
+    runs_together() ? run_lanes_together() : run_lanes();
+    reduce(checked);
+  };
+  exec::RepeatedWork* const recording = recorded ? step_recording() : nullptr;
+  recording != nullptr ? recording->run(work) : work();
+}
+
+// What lanes of a pattern do not have in common is copied before and after the recorded work. The
+// last lane is the only one of its pattern, and records all that follows it.
+void StepGradients::compute_lane(size_t lane, GatheredChecksums* checked, bool recorded) {
+  collectives::GradientExchange& exchange = exchange_.gradients();
+  const bool last = lane + 1 == lanes_.size();
+  const data::LaneBatch batch = batches_.copy_current(lane);
+  context_.backend.begin_lane(lanes_[lane]);
+  const size_t length = executors_.fit(batch.tokens);
+  exec::Executor& executor = executors_.of(batch.tokens);
+  const auto end_lane = [&] {
+    executor.copy_results(&exchange, reinterpret_cast<std::byte*>(&statistics_[lane]));
+    exchange.end_lane();
+  };
+  const auto work = [&] {
+    if (lane == 0) exchange_.start_gather(checked);
+    {
+      const metrics::Timeline::Span span = clock_.span("forward and backward");
+      executor.run_ops(
+          lanes_[lane], batch.input, batch.target, exchange.lane_gradients(), &exchange);
+    }
+    if (!last) return;
+    end_lane();
+    reduce(checked);
+  };
+  const size_t pattern = static_cast<size_t>(patterns_[lane]);
+  recorded ? recordings_[pattern * executors_.size() + length]->run(std::cref(work)) : work();
+  if (!last) end_lane();
+}
+
+void StepGradients::reduce(GatheredChecksums* checked) {
+  const metrics::Timeline::Span span = clock_.span("reduce gradients");
+  exchange_.reduce(checked);
+}
+
+// The recording of a step with these lengths of the lanes, whose indices are the digits of its
+// number, the first lane's leading. Null if there is none.
+exec::RepeatedWork* StepGradients::step_recording() {
   if (recordings_.empty()) return nullptr;
   size_t number = 0;
   for (const data::LaneBatch& batch : batches_.taken())
     number = number * executors_.size() + executors_.fit(batch.tokens);
   return recordings_[number].get();
-}
-
-// The last update's parameters are gathered while the forward pass already runs.
-void StepGradients::queue(GatheredChecksums* checked) {
-  exchange_.start_gather(checked);
-  runs_together() ? run_lanes_together() : run_lanes();
-  const metrics::Timeline::Span span = clock_.span("reduce gradients");
-  exchange_.reduce(checked);
 }
 
 bool StepGradients::runs_together() const {

@@ -8,10 +8,6 @@
 
 namespace lockstep::train {
 
-// How many recordings of its gradients' work a device makes: one for each choice of a length for
-// each lane, or none if that would be too many.
-size_t recordings_of(size_t lengths, int lanes);
-
 class StepGradients {
  public:
   // All borrowed.
@@ -24,8 +20,8 @@ class StepGradients {
   void observe(exec::OpObserver* observer) { executors_.observe(observer); }
   // Prepares the step after `done` completed ones, for the batches taken.
   void begin_step(int64_t done, double loss_scale);
-  // Queues the passes of all lanes and the sum of their gradients, or replays a recording of this
-  // work. Collective.
+  // Queues the passes of all lanes and the sum of their gradients, or replays recordings of this
+  // work: see plan/recorded_graphs.h. Collective.
   void run(StepChecks& checks);
   // The same, never as a recording.
   void queue(GatheredChecksums* checked);
@@ -36,7 +32,10 @@ class StepGradients {
   double computed_share() const;
 
  private:
-  exec::RepeatedWork* recording();
+  void compute(GatheredChecksums* checked, bool recorded);
+  void compute_lane(size_t lane, GatheredChecksums* checked, bool recorded);
+  exec::RepeatedWork* step_recording();
+  void reduce(GatheredChecksums* checked);
   bool runs_together() const;
   void run_lanes();
   void run_lanes_together();
@@ -46,6 +45,8 @@ class StepGradients {
   StepExchange& exchange_;
   const StepClock& clock_;
   exec::LengthBucketExecutors executors_;
+  std::vector<int> patterns_;  // by local lane: plan::recorded_lanes(); empty: steps are recorded
+  // Of lanes: by the first lane of the pattern and length. Of steps: see step_recording().
   std::vector<std::unique_ptr<exec::RepeatedWork>> recordings_;
   std::span<graph::LaneContext> lanes_;                // by local lane
   std::span<collectives::LaneStatistics> statistics_;  // by local lane

@@ -1,5 +1,5 @@
-// Catches: bits that depend on the number of ranks or of lanes where these are no powers of two, a
-// tree of another form, a lane that uneven shares lose.
+// Catches: bits that depend on the number of ranks or of lanes where these are no powers of two, or
+// on how many lanes are added at once; a tree of another form, a lane that uneven shares lose.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -29,10 +29,16 @@ TEST(GradientExchange, AnyNumberOfLanesAndRanksGivesTheSameBits) {
   for (const int lanes : {3, 6, 7, 8, 12, 13, 24}) {
     for (const DType wire : {DType::kF32, DType::kBF16}) {
       const auto reduced = [&](const Topology& topology, Sums sums, bool together = false) {
-        return reduce(
-            topology,
-            rough_gradient,
-            {.lanes = lanes, .steps = 2, .sums = sums, .wire = wire, .together = together});
+        return reduce(topology,
+                      rough_gradient,
+                      {.lanes = lanes,
+                       .steps = 2,
+                       .sums = sums,
+                       .wire = wire,
+                       .together = together,
+                       .width = topology.ranks() == 1       ? 2
+                                : topology.ranks() % 3 == 0 ? 8
+                                                            : 4});
       };
       const Reduced alone = reduced({}, Sums::kInPlace);
       EXPECT_EQ(reduced({}, Sums::kInPlace, true).gradient, alone.gradient);
@@ -136,7 +142,11 @@ TEST(GradientExchange, ResidualsAreTheSameOnAnyNumberOfRanks) {
     const auto reduced = [&, lanes = lanes, groups = groups](const Topology& topology) {
       return reduce(topology,
                     rough_gradient,
-                    {.lanes = lanes, .steps = 4, .wire = DType::kBF16, .residual_groups = groups});
+                    {.lanes = lanes,
+                     .steps = 4,
+                     .wire = DType::kBF16,
+                     .residual_groups = groups,
+                     .width = topology.ranks() == 1 ? 2 : 4});
     };
     const Reduced alone = reduced({});
     for (const Topology& topology :

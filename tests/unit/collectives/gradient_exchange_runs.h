@@ -65,6 +65,7 @@ struct Setup {
   int residual_groups = 0;
   bool together = false;
   bool rows = false;  // those of kRowTable are added
+  int width = 2;      // see SumSchedule
 };
 
 inline constexpr int64_t kElements = 5000;
@@ -114,7 +115,8 @@ inline Reduced reduce(const Topology& topology,
         .unit = setup.residual_groups > 0 ? setup.lanes / setup.residual_groups : 1,
         .order = packed           ? LaneOrder::kEachSummed
                  : setup.together ? LaneOrder::kTogether
-                                  : LaneOrder::kInTurn};
+                                  : LaneOrder::kInTurn,
+        .width = setup.width};
     const int64_t place = largest_bucket(buckets);
     const auto buffers =
         static_cast<size_t>(packed ? kPlaces * place : shares.buffers() * elements);

@@ -1,5 +1,5 @@
 // Catches: parameters that overlap in the flat buffer, rows of zeros without room, and a bucket
-// declared complete before its last gradient is written.
+// declared complete before its last gradient is written; a long last exchange.
 #include "runtime/plan/plan.h"
 
 #include <gtest/gtest.h>
@@ -85,6 +85,41 @@ TEST(Layout, BucketsAreReadyAfterTheirLastWriterAndInOrder) {
     }
   }
   EXPECT_EQ(next, static_cast<int>(buckets.size()));
+}
+
+// A table of several buckets, and small parameters that one bucket has room for: in both cases the
+// last bucket that a step exchanges is short.
+TEST(Layout, LastBucketsBecomeShorter) {
+  constexpr int64_t kBucket = 2048;
+  const graph::Graph gpt =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const graph::Graph resnet = models::build_model(
+      testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining);
+  for (const graph::Graph* graph : {&gpt, &resnet}) {
+    const ParameterLayout even = make_layout(*graph, 2, kBucket);
+    const ParameterLayout layout = make_layout(*graph, 2, kBucket, 1, /*short_end=*/true);
+    int64_t end = 0, last = 0;
+    for (const collectives::Range& bucket : layout.buckets) {
+      EXPECT_EQ(bucket.begin, end);
+      end = bucket.end;
+      EXPECT_LE(bucket.size(), kBucket);
+      if (bucket.begin >= layout.statistics_begin) continue;
+      const int64_t left = layout.statistics_begin - bucket.begin;
+      EXPECT_LE(bucket.size(), std::max(left / 2, kBucket / 8));
+      last = bucket.size();
+    }
+    EXPECT_EQ(end, layout.elements);
+    EXPECT_LE(last, kBucket / 8);
+    EXPECT_LE(layout.gradient_buckets(), even.gradient_buckets() + 8);
+    for (const ParameterSlot& slot : layout.slots) {
+      const auto within = [&](const collectives::Range& block) {
+        return block.begin <= slot.offset && slot.offset + slot.elements <= block.end;
+      };
+      EXPECT_EQ(std::ranges::count_if(layout.blocks, within), 1) << slot.name;
+    }
+    for (const collectives::Range& block : layout.blocks)
+      EXPECT_EQ(std::ranges::count(layout.buckets, block.end, &collectives::Range::end), 1);
+  }
 }
 
 // What has no gradient lies behind what has, and takes no room of gradients, moments and sums.

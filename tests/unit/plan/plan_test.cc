@@ -1,10 +1,12 @@
-// Catches: memory rows that do not follow ranks, lanes and optimizer, and a flop count that is off.
+// Catches: memory rows that do not follow ranks, lanes and optimizer, recordings that are not
+// shared, and a flop count that is off.
 #include "runtime/plan/plan.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <vector>
 
 #include "tests/reference/models.h"
@@ -43,6 +45,57 @@ TEST(Plan, RowsFollowRanksAndLanes) {
   size_t sum = 0;
   for (const MemoryRow& row : one.memory.rows) sum += row.bytes;
   EXPECT_EQ(one.memory.total_bytes(), sum);
+}
+
+// A device adds more lanes at once if that takes little of its memory, and counts the buffers.
+TEST(Plan, MoreLanesAreAddedAtOnceWhereMemoryIsPlentiful) {
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  PlanOptions options;
+  options.sharding.lanes = 16;
+  options.optimizer.moments = 2;
+  options.bucket_mib = 0.01;
+  const auto at_once = [&](size_t library_bytes) {
+    options.device = PlanOptions::Device{.library_bytes = library_bytes};
+    const Plan plan = make_plan({graph}, options, none);
+    const auto buffer = static_cast<size_t>(plan.layout.gradient_elements) * sizeof(float);
+    const std::map<int, size_t> buffers = {{2, 5}, {4, 6}, {8, 9}};
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients),
+              buffers.at(plan.sharding.lanes_at_once) * buffer);
+    return plan.sharding.lanes_at_once;
+  };
+  const size_t buffer =
+      static_cast<size_t>(make_plan({graph}, options, none).layout.elements) * sizeof(float);
+  EXPECT_EQ(at_once(0), 2);
+  EXPECT_EQ(at_once(32 * buffer), 4);
+  EXPECT_EQ(at_once(128 * buffer), 8);
+  options.sharding.residual_groups = 8;
+  EXPECT_EQ(at_once(128 * buffer), 2);
+  options.device.reset();
+  EXPECT_EQ(make_plan({graph}, options, none).sharding.lanes_at_once, 2);
+}
+
+// Lanes share recordings, so that many lanes take little more of them than few. Whole steps are
+// recorded if exchanges of lanes overlap, or none if there are too many choices of lengths.
+TEST(Plan, RecordingsGrowWithTheLogarithmOfTheLanes) {
+  const graph::Graph graph =
+      models::build_model(testing::small_gpt(), {}, 1, graph::Purpose::kTraining);
+  const auto graphs = [&](int lanes, int ranks, int stage, size_t lengths) {
+    PlanOptions options;
+    options.sharding.topology = collectives::Topology::flat(ranks);
+    options.sharding.lanes = lanes;
+    options.sharding.zero_stage = stage;
+    options.device = PlanOptions::Device{.recorded_lengths = lengths};
+    return make_plan({graph}, options, none).memory.row_bytes(RowKind::kGraphs);
+  };
+  const size_t one = graphs(1, 1, 1, 1);
+  EXPECT_GT(graphs(8, 1, 1, 1), 3 * one);
+  EXPECT_LT(graphs(128, 1, 1, 1), 12 * one);
+  EXPECT_LT(graphs(128, 1, 1, 3), 3 * graphs(128, 1, 1, 1));
+  EXPECT_GT(graphs(128, 1, 1, 3), 2 * graphs(128, 1, 1, 1));
+  EXPECT_GT(graphs(128, 4, 2, 1), 25 * one);
+  EXPECT_LT(graphs(128, 4, 2, 3), one);
+  EXPECT_EQ(graphs(128, 4, 2, 0), 0u);
 }
 
 // What four ranks of two lanes each have and send in each ZeRO stage.
