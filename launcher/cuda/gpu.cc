@@ -157,6 +157,7 @@ class GpuDevice final : public exec::Device {
     use();
     return cuda::make_backend({.device = gpu_.ordinal,
                                .capability = gpu_.capability,
+                               .multiprocessors = gpu_.multiprocessors,
                                .compute = request.compute,
                                .tf32 = request.tf32,
                                .record_graphs = request.record_repeated_work,

@@ -140,6 +140,7 @@ class Gpu final : public CudaBackend {
                                    &*cudnn_attention_,
                                    &*cudnn_conv2d_,
                                    options_.capability,
+                                   options_.multiprocessors,
                                    options_.tf32,
                                    &workspace_->lane});
   }

@@ -19,6 +19,7 @@ struct LaunchContext {
   CudnnAttention* cudnn_attention = nullptr;
   CudnnConv2d* cudnn_conv2d = nullptr;
   int capability = 0;                        // the GPU's compute capability: 90 for 9.0
+  int multiprocessors = 1;                   // that the GPU has
   bool tf32 = false;                         // products of floats may round to TF32
   const graph::LaneContext* lane = nullptr;  // in device memory: the current lane
 };

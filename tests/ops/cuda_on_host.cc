@@ -20,7 +20,8 @@ struct HostGpu {
     return {.stream = &stream,
             .matmul = &matmul,
             .cudnn_attention = &attention,
-            .cudnn_conv2d = &conv2d};
+            .cudnn_conv2d = &conv2d,
+            .multiprocessors = 3};
   }
 
   CUstream_st stream;

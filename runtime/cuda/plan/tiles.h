@@ -1,7 +1,7 @@
 #pragma once
-// How kernels divide rows, channels and pixels into the blocks of a grid. The division depends on
-// the shape alone, so the order of sums does not depend on the GPU, and workspaces are known
-// without one.
+// How kernels divide rows, channels and pixels into the blocks of a grid. Except for sums by one
+// wave of blocks, the division depends on the shape alone, so the order of sums does not depend on
+// the GPU. Workspaces are known without a GPU.
 
 #include <algorithm>
 #include <cstdint>
@@ -27,6 +27,17 @@ inline unsigned blocks_for(int64_t n, int64_t each) {
 
 // The parts of a workspace begin at such multiples.
 inline size_t aligned_bytes(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+// ---- Sums by one wave of blocks ----
+
+// The blocks that a GPU runs at the same time, if each multiprocessor has room for `each`. Sums
+// over rows are divided among so many. So their order depends on the GPU's number of
+// multiprocessors, as that of cuBLASLt's sums does. Workspaces are planned for the max.
+inline constexpr int kMaxMultiprocessors = 256;
+inline int64_t wave_of_blocks(int multiprocessors, int64_t each) {
+  LOCKSTEP_REQUIRE(multiprocessors > 0);
+  return each * std::min(multiprocessors, kMaxMultiprocessors);
+}
 
 // ---- Matrices of rows by channels ----
 
@@ -79,14 +90,6 @@ inline bool supports_row(const graph::OpCall& op) {
   const int64_t columns = op.input_shape(x).columns();
   return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
 }
-
-// In a backward pass, each block of threads handles a block of rows and keeps its contribution to
-// the sums over rows in registers.
-inline int64_t rows_per_block(int64_t rows) {
-  constexpr int64_t kRowBlocks = 1024;
-  return (rows + kRowBlocks - 1) / kRowBlocks;
-}
-inline size_t row_blocks_of(int64_t rows) { return blocks_for(rows, rows_per_block(rows)); }
 
 // ---- Pixels of images: pixel_kernel.h ----
 
