@@ -41,6 +41,39 @@ __device__ __forceinline__ float row_reduce(float value) {
   return block_reduce<Operation, RowThreads>(value);
 }
 
+// Sums of two numbers over the RowThreads threads of each row, in a block of Threads. Calls take
+// turns with two arrays, so each needs one barrier: behind it, all threads have read the results of
+// the previous call.
+template <int RowThreads, int Threads>
+class RowSums {
+ public:
+  // Every thread gets the sums of its row. All threads of the block must call it.
+  __device__ __forceinline__ void add_up(float& a, float& b) {
+    a = warp_reduce<Sum>(a);
+    b = warp_reduce<Sum>(b);
+    if constexpr (RowThreads > kWarp) {
+      __shared__ float parts[2][2][Threads / kWarp];
+      const int warp = threadIdx.x / kWarp, first = threadIdx.x / RowThreads * (RowThreads / kWarp);
+      if (threadIdx.x % kWarp == 0) {
+        parts[turn_][0][warp] = a;
+        parts[turn_][1][warp] = b;
+      }
+      __syncthreads();
+      a = parts[turn_][0][first];
+      b = parts[turn_][1][first];
+#pragma unroll
+      for (int other = 1; other < RowThreads / kWarp; ++other) {
+        a += parts[turn_][0][first + other];
+        b += parts[turn_][1][first + other];
+      }
+      turn_ = 1 - turn_;
+    }
+  }
+
+ private:
+  int turn_ = 0;
+};
+
 // A block has as many rows as fit into kRowThreads threads, or one.
 template <int RowThreads>
 inline constexpr int kBlockThreads = RowThreads < kRowThreads ? kRowThreads : RowThreads;
@@ -88,25 +121,6 @@ void start_by_rows(const Op& op, bool vectors, Stream stream, F kernel) {
                  op);
         });
   });
-}
-
-// The same with the op and `part_rows`: a group of threads for each part of so many rows. Threads:
-// the sizes of a group to choose from. Returns the number of parts.
-template <typename T, int... Threads, typename Op, typename F>
-int64_t start_by_row_parts(const Op& op, int64_t part_rows, bool vectors, Stream stream, F kernel) {
-  const int64_t parts = blocks_for(op.rows, part_rows);
-  with_vectors<T>(vectors, [&](auto n) {
-    constexpr int N = decltype(n)::value;
-    with_threads<N, 0, Threads...>(op.columns, [&](auto threads, auto held) {
-      constexpr int kThreads = decltype(threads)::value, kHeld = decltype(held)::value;
-      constexpr unsigned kBlock = kBlockThreads<kThreads>;
-      launch({blocks_for(parts, kBlock / kThreads), kBlock, stream},
-             kernel.template operator()<N, kHeld, kThreads>(),
-             op,
-             part_rows);
-    });
-  });
-  return parts;
 }
 
 }  // namespace lockstep::cuda

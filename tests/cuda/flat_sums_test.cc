@@ -1,5 +1,5 @@
 // Catches: elements lost at the end of an array or where it is misaligned, a tree of sums in
-// another order than the CPU's.
+// another order than the CPU's, more partial sums than the plan has room for.
 
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/squares.h"
@@ -41,17 +41,20 @@ TYPED_TEST(CudaFlatSumsTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
   using T = TypeParam;
   struct Sizes {
     int64_t rows, columns, stride;
+    int multiprocessors = 3;
   };
-  for (const Sizes& sizes : std::vector<Sizes>{{1, 1, 1},
-                                               {5, 33, 33},
-                                               {5, 33, 40},
-                                               {70, 64, 64},
-                                               {70, 64, 67},
-                                               {301, 1032, 1040},
-                                               {4200, 3, 8},
-                                               {9000, 16, 16}}) {
+  for (const Sizes& sizes :
+       std::vector<Sizes>{{1, 1, 1},
+                          {5, 33, 33},
+                          {5, 33, 40, 132},
+                          {70, 64, 64},
+                          {70, 64, 67},
+                          {301, 1032, 1040, 1},
+                          {301, 1032, 1040, 4},
+                          {4200, 3, 8},
+                          {9000, 16, 16, 1000}}) {  // more than are planned for
     test::for_each_order([&](const std::string& order) {
-      const auto [rows, columns, stride] = sizes;
+      const auto [rows, columns, stride, multiprocessors] = sizes;
       Guarded<T> x(rows * stride);
       Guarded<float> out(columns),
           workspace(static_cast<int64_t>(cuda::column_sum_workspace_bytes(rows, columns) / 4));
@@ -61,8 +64,14 @@ TYPED_TEST(CudaFlatSumsTest, ColumnSumMatchesDoublePrecisionInAnyOrder) {
       for (int64_t i = 0; i < rows * columns; ++i)
         expected[static_cast<size_t>(i % columns)] +=
             to_float(x[i / columns * stride + i % columns]);
-      cuda::column_sum<T>(
-          x.data(), rows, columns, stride, true, out.data(), workspace.data(), nullptr);
+      cuda::column_sum<T>(x.data(),
+                          rows,
+                          columns,
+                          stride,
+                          true,
+                          out.data(),
+                          workspace.data(),
+                          {.multiprocessors = multiprocessors});
       test::expect_close(out, expected, kEps * static_cast<double>(rows + 4), "sum, " + order);
       return test::bytes_of(out);
     });

@@ -160,7 +160,7 @@ TEST(LayerNormTest, ReferenceMatchesFiniteDifferences) {
 }
 
 TEST(LayerNormTest, MatchesTheReferenceOnAllDevices) {
-  for (const int64_t columns : {1, 15, 17, 64, 72, 771, 1003}) {
+  for (const int64_t columns : {1, 7, 17, 64, 72, 768, 1003}) {
     check_on_all_devices(layer_norm(5, columns, false, true));
     check_on_all_devices(layer_norm(5, columns, true, true));
     check_on_all_devices(layer_norm(1, columns, true, false));
@@ -175,7 +175,8 @@ TEST(LayerNormTest, LongRowsTakeAWholeBlock) {
 }
 
 TEST(LayerNormTest, GradientsOfParametersLoseNoRowsAtTheBordersOfBlocks) {
-  check_on_all_devices(layer_norm(2053, 8, true, true));
+  check_on_all_devices(layer_norm(653, 8, true, true));
+  check_on_all_devices(layer_norm(29, 1032, true, true));  // several warps a row
 }
 
 // Not NaN, nor what cancellation leaves times 1 / sqrt(epsilon).
@@ -245,7 +246,8 @@ TEST(RmsNormTest, LongRowsTakeAWholeBlock) {
 }
 
 TEST(RmsNormTest, GradientsOfGammaLoseNoRowsAtTheBordersOfBlocks) {
-  check_on_all_devices(rms_norm(2053, 8, true));
+  check_on_all_devices(rms_norm(653, 8, true));
+  check_on_all_devices(rms_norm(29, 1032, true));
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // Catches: overflow of large logits, a wrong smoothing term, ignored or padding rows that count or
 // have a gradient, an argmax that breaks ties otherwise, precision lost over a large vocabulary,
 // elements lost where a row begins or ends between multiples of 16 bytes, a logit read after its
-// gradient was written over it, NaN swallowed; a second target of the wrong row, or that counts
-// with a wrong share; weights of other classes, or that smoothing leaves out.
+// gradient was written over it, NaN swallowed, infinities that become NaN; a second target of the
+// wrong row, or that counts with a wrong share; weights of other classes, or that smoothing leaves
+// out.
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -148,11 +149,10 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
     check({9, 33, 100, smoothing, 3});   // fewer rows than are valid
     check({3, 5003, 3, smoothing, 10});  // several chunks, the last one short
   }
-  OpTest large = loss({3, 50257, 3, 0.1f, 10});
-  large.cuda = {};
-  check_on_all_devices(large);
-  OpTest overflowing = loss({5, 40, 5, 0.1f, 1000});  // without the largest subtracted
-  check_on_all_devices(overflowing);
+  // Longer than what a block keeps in registers, at odd addresses.
+  check_on_all_devices(loss({2, 58001, 2, 0.1f, 10}));
+  for (const int64_t classes : {40, 1500})  // overflow without the largest subtracted
+    check_on_all_devices(loss({5, classes, 5, 0.1f, 1000}));
 }
 
 TEST(SoftmaxCrossEntropyTest, MixedTargetsMatchTheReferenceOnAllDevices) {
@@ -226,6 +226,31 @@ TEST(SoftmaxCrossEntropyTest, FirstOfEqualLogitsWins) {
     EXPECT_EQ(first_output_of_reference(test)[2], 2);
     check_on_all_devices(test);
     test.gradients = 0;
+    check_on_all_devices(test);
+  }
+}
+
+// Whole vectors, and all that a thread has, hide behind the finite ones.
+TEST(SoftmaxCrossEntropyTest, RowsOfInfinitiesButForAFewLogits) {
+  for (const int64_t classes : {77, 3003}) {
+    for (const double hidden : {-std::numeric_limits<double>::infinity(), -3e38}) {
+      OpTest test = loss({2, classes, 2, 0, 2});
+      test.value = [=](const std::string& tensor, int64_t i) -> double {
+        if (tensor == "targets") return 70;
+        return i % classes == 70 ? -1 : i % classes == 75 ? -2 : hidden;
+      };
+      check_on_all_devices(test);
+    }
+  }
+}
+
+TEST(SoftmaxCrossEntropyTest, NanIsNotLostInALongRow) {
+  for (const int64_t place : {0, 1700, 3002}) {
+    OpTest test = loss({1, 3003, 1, 0, 1});
+    test.value = [=](const std::string& tensor, int64_t i) -> double {
+      if (tensor == "targets") return 1;
+      return i == place ? std::nan("") : static_cast<double>(i % 7) / 8;
+    };
     check_on_all_devices(test);
   }
 }

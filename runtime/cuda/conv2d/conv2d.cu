@@ -402,7 +402,7 @@ void conv2d_backward_weight(const graph::Conv2dBackward<T>& op, Stream stream) {
            e,
            stream);
   if (!direct)
-    sum_partials(partials, e.slices, elements, op.accumulate_weight, op.d_weight, stream);
+    sum_partials(partials, e.slices, elements, op.accumulate_weight, op.d_weight, nullptr, stream);
 }
 
 template <typename T>

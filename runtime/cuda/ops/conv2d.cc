@@ -238,7 +238,7 @@ void run_bias(const graph::OpCall& call) {
                   op.accumulate_bias,
                   op.d_bias,
                   reinterpret_cast<float*>(op.workspace),
-                  stream_of(call));
+                  context_of(call));
   });
 }
 

@@ -103,7 +103,7 @@ void run_bias_gradient(const graph::OpCall& call) {
                   op.accumulate_bias,
                   op.d_bias,
                   reinterpret_cast<float*>(op.workspace),
-                  stream_of(call));
+                  context_of(call));
   });
 }
 

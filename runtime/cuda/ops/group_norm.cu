@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kTileThreads) gradient_sums_kernel(graph::Grou
 // The results of combining the tiles' sums.
 struct GradientSums {
   float* d_gamma;      // (N, C): each sample's share
-  float* d_beta;       // (N, C)
+  float* d_beta;       // (N, C), after d_gamma
   float* mean_g;       // (N, G)
   float* mean_g_xhat;  // (N, G)
 };
@@ -299,10 +299,8 @@ void run_backward(const graph::OpCall& call) {
                              tiles.block_rows,
                              sums);
                     });
-    if (op.d_gamma != nullptr)
-      sum_partials(sums.d_gamma, s.samples, s.channels, false, op.d_gamma, stream);
-    if (op.d_beta != nullptr)
-      sum_partials(sums.d_beta, s.samples, s.channels, false, op.d_beta, stream);
+    if (op.d_gamma != nullptr || op.d_beta != nullptr)
+      sum_partials(sums.d_gamma, s.samples, s.channels, false, op.d_gamma, op.d_beta, stream);
   });
 }
 

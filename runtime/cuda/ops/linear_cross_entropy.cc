@@ -116,7 +116,7 @@ void run(const graph::OpCall& call) {
                       backward.accumulate_bias,
                       op.d_bias,
                       sums,
-                      stream_of(call));
+                      context_of(call));
       kMultiply(call, products.d_x, {.a = logits, .b = op.weight, .out = backward.d_x});
     }
     sum_row_losses(results, op.shape.rows, op.statistics, stream_of(call));

@@ -10,13 +10,15 @@ constexpr int kThreads = 512;
 __global__ void __launch_bounds__(kThreads)
     sum_row_losses_kernel(const RowLoss* rows, int64_t count, double* statistics) {
   double loss = 0, counted = 0, correct = 0, top5 = 0;
+  // No branch, so that several rows are loaded at once: one block waits for all of them.
+#pragma unroll 8
   for (int64_t r = threadIdx.x; r < count; r += kThreads) {
     const RowLoss row = rows[r];
-    if (row.correct == kNotCounted) continue;
-    loss += row.loss;
-    counted += row.weight;
-    correct += row.correct;
-    top5 += row.top5;
+    const bool counts = row.correct != kNotCounted;
+    loss += counts ? row.loss : 0;
+    counted += counts ? row.weight : 0;
+    correct += counts ? row.correct : 0;
+    top5 += counts ? row.top5 : 0;
   }
   loss = block_reduce<Sum, kThreads>(loss);
   counted = block_reduce<Sum, kThreads>(counted);

@@ -42,8 +42,8 @@ void run_forward(const graph::OpCall& call) {
 
 void run_backward(const graph::OpCall& call) {
   by_type<graph::QkNormBackward>(call, [&]<typename T>(const auto& op) {
-    head_norm_backward(op.q, stream_of(call));
-    head_norm_backward(op.k, stream_of(call));
+    head_norm_backward(op.q, context_of(call));
+    head_norm_backward(op.k, context_of(call));
     copy_rest(op.rest, stream_of(call));
   });
 }

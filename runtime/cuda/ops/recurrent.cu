@@ -256,8 +256,14 @@ void run_backward_as(const graph::OpCall& call) {
     }
     if (op.d_r != nullptr) add_state_weight_gradient<T, kMultiply>(call, op, work, d);
     if (op.d_bias == nullptr) continue;
-    column_sum<T>(
-        d_gates, s.times * s.batch, columns, columns, false, work.sums, work.of_sums, stream);
+    column_sum<T>(d_gates,
+                  s.times * s.batch,
+                  columns,
+                  columns,
+                  false,
+                  work.sums,
+                  work.of_sums,
+                  context_of(call));
     for_each(2 * s.gate_rows(),
              BiasGradient{s.attributes.cell,
                           s.hidden,

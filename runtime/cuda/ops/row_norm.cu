@@ -71,88 +71,133 @@ __global__ void __launch_bounds__(kBlockThreads<RowThreads>, kRowBlocks<RowThrea
   }
 }
 
-// RowThreads threads, of which a block has one or more groups, handle `part_rows` rows, and keep
-// their contribution to d_gamma and d_beta in registers. For heads, the minimum of one block per
-// multiprocessor keeps the compiler from spilling registers to fit a few more blocks.
-template <bool Centred, typename T, int N, int Held, int RowThreads>
-__global__ void __launch_bounds__(kBlockThreads<RowThreads>, RowThreads == kWarp ? 1 : 0)
-    backward_kernel(graph::RowNormBackward<T> op, int64_t part_rows) {
-  constexpr bool kAreHeads = RowThreads == kWarp;  // which have no d_residual
-  constexpr int kParts = kBlockThreads<RowThreads> / RowThreads;
-  const int group = kParts == 1 ? 0 : threadIdx.x / RowThreads;
-  const int lane = threadIdx.x - group * RowThreads;
-  const int64_t part = static_cast<int64_t>(blockIdx.x) * kParts + group;
-  const int64_t first = part * part_rows;
-  if (kParts > 1 && first >= op.rows) return;
-  const int64_t last = first + part_rows < op.rows ? first + part_rows : op.rows;
-  RowPart<N, Held, RowThreads> gamma, d_gamma, d_beta;
-  gamma.each(op.columns, lane, [&](int64_t column, float(&g)[N]) { load(op.gamma + column, g); });
+// ---- Backward ----
+//
+// One wave of blocks shares the rows. A block has groups of RowThreads threads: warps, or several
+// warps for long rows. Each group takes every (blocks * groups)-th row and adds what the row
+// contributes to d_gamma and d_beta to sums that it keeps in registers. When no rows are left, the
+// block adds up the sums of its groups in order and writes them, and sum_partials() adds up the
+// blocks' sums. Each thread keeps its part of d_y and of `sum` as stored, so that both are read
+// once.
 
-  for (int64_t row = first; row < last; ++row) {
-    const int64_t begin = kAreHeads ? begin_of_head(op.places, row, op.columns) : row * op.columns;
+// A thread has 128 registers or, for many floats, 255.
+template <typename T, int N, int Held>
+inline constexpr int kBackwardThreads = sizeof(T) == sizeof(float) && (N * Held > 16) ? 256 : 512;
+// Blocks on a multiprocessor: if few elements of a row need few registers, more than one.
+template <bool Centred, int N, int Held>
+inline constexpr int kBackwardBlocks = (N * Held) <= (Centred ? 4 : 8) ? kRowNormBlocks : 1;
+
+template <bool Centred, typename T, int N, int Held, int RowThreads>
+__global__ void __launch_bounds__(kBackwardThreads<T, N, Held>, kBackwardBlocks<Centred, N, Held>)
+    backward_kernel(graph::RowNormBackward<T> op) {
+  constexpr int kThreads = kBackwardThreads<T, N, Held>, kGroups = kThreads / RowThreads;
+  const int group = threadIdx.x / RowThreads, lane = threadIdx.x % RowThreads;
+  const auto columns = static_cast<int>(op.columns);
+  const bool are_heads = !Centred && RowThreads == kWarp && op.places.heads > 1;
+  float d_gamma[Held][N] = {}, d_beta[Held][N] = {};
+
+  RowSums<RowThreads, kThreads> row_sums;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kGroups;
+  for (int64_t first = static_cast<int64_t>(blockIdx.x) * kGroups; first < op.rows; first += step) {
+    // The last rows may be fewer than the groups, which all go on, because they share barriers.
+    const bool has_row = first + group < op.rows;
+    const int64_t row = has_row ? first + group : first;
+    const int row_columns = has_row ? columns : 0;
+    const int64_t begin =
+        are_heads ? begin_of_head(op.places, row, columns) : row * op.places.stride;
+    Vector<T, N> d_y[Held], x[Held];
+#pragma unroll
+    for (int k = 0; k < Held; ++k) {  // past the row's end another vector, which is not used
+      const int column = (k * RowThreads + lane) * N;
+      const int64_t at = begin + (column < row_columns ? column : 0);
+      d_y[k] = *reinterpret_cast<const Vector<T, N>*>(op.d_y + at);
+      x[k] = *reinterpret_cast<const Vector<T, N>*>(op.sum + at);
+    }
     const float mean = Centred ? op.mean[row] : 0, rstd = op.rstd[row];
-    RowPart<N, Held, RowThreads> g, xhat;
     float sum_g = 0, sum_g_xhat = 0;
 #pragma unroll
     for (int k = 0; k < Held; ++k) {
-      const int64_t column = static_cast<int64_t>(k * RowThreads + lane) * N;
-      if (column >= op.columns) continue;
-      float d_y[N];
-      load(op.d_y + begin + column, d_y);
-      load(op.sum + begin + column, xhat.values[k]);
+      const int column = (k * RowThreads + lane) * N;
+      if (column >= row_columns) continue;
+      float gamma[N], of_y[N], of_x[N];
+      load(op.gamma + column, gamma);
+      widen(unknown(d_y[k]), of_y);
+      widen(unknown(x[k]), of_x);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        xhat.values[k][i] = (xhat.values[k][i] - mean) * rstd;
-        d_gamma.values[k][i] += d_y[i] * xhat.values[k][i];
-        d_beta.values[k][i] += d_y[i];
-        g.values[k][i] = d_y[i] * gamma.values[k][i];
-        sum_g += g.values[k][i];
-        sum_g_xhat += g.values[k][i] * xhat.values[k][i];
+        const float xhat = (of_x[i] - mean) * rstd, g = of_y[i] * gamma[i];
+        d_gamma[k][i] += of_y[i] * xhat;
+        d_beta[k][i] += of_y[i];
+        sum_g += g;
+        sum_g_xhat += g * xhat;
       }
     }
-    const auto columns = static_cast<float>(op.columns);
-    float mean_g = 0;
-    if constexpr (Centred) mean_g = row_reduce<Sum, RowThreads>(sum_g) / columns;
-    const float mean_g_xhat = row_reduce<Sum, RowThreads>(sum_g_xhat) / columns;
+    row_sums.add_up(sum_g, sum_g_xhat);
+    const float mean_g = Centred ? sum_g / static_cast<float>(columns) : 0;
+    const float mean_g_xhat = sum_g_xhat / static_cast<float>(columns);
 #pragma unroll
     for (int k = 0; k < Held; ++k) {
-      const int64_t column = static_cast<int64_t>(k * RowThreads + lane) * N;
-      if (column >= op.columns) continue;
-      float d_sum[N] = {};
-      if (!kAreHeads && op.d_residual != nullptr) load(op.d_residual + begin + column, d_sum);
+      const int column = (k * RowThreads + lane) * N;
+      if (column >= row_columns) continue;
+      float gamma[N], of_y[N], of_x[N], d_sum[N] = {};
+      load(op.gamma + column, gamma);
+      widen(unknown(d_y[k]), of_y);
+      widen(unknown(x[k]), of_x);
+      if (op.d_residual != nullptr) load(op.d_residual + begin + column, d_sum);
 #pragma unroll
-      for (int i = 0; i < N; ++i)
-        d_sum[i] += rstd * (g.values[k][i] - mean_g - xhat.values[k][i] * mean_g_xhat);
+      for (int i = 0; i < N; ++i) {
+        const float xhat = (of_x[i] - mean) * rstd;
+        d_sum[i] += rstd * (of_y[i] * gamma[i] - mean_g - xhat * mean_g_xhat);
+      }
       store(d_sum, op.d_sum + begin + column);
     }
   }
 
-  // Partials of d_gamma, then those of d_beta.
-  float* partials = op.workspace + part * op.columns;
-  d_gamma.each(op.columns, lane, [&](int64_t column, float(&sums)[N]) {
-    for (int i = 0; i < N; ++i) partials[column + i] = sums[i];
-  });
-  if (!Centred || op.d_beta == nullptr) return;
-  static_assert(!Centred || kParts == 1);
-  partials += gridDim.x * op.columns;
-  d_beta.each(op.columns, lane, [&](int64_t column, float(&sums)[N]) {
-    for (int i = 0; i < N; ++i) partials[column + i] = sums[i];
-  });
+  // The sums of all groups, RowThreads vectors of columns at a time. The columns of a vector lie
+  // in different banks.
+  constexpr int kSums = Centred ? 2 : 1, kColumns = RowThreads * N;
+  __shared__ float sums[kSums][N][kThreads + kWarp / N];
+#pragma unroll
+  for (int k = 0; k < Held; ++k) {
+    if (k * kColumns >= columns) break;
+    if (k > 0) __syncthreads();
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      sums[0][i][threadIdx.x] = d_gamma[k][i];
+      if constexpr (Centred) sums[1][i][threadIdx.x] = d_beta[k][i];
+    }
+    __syncthreads();
+    for (int n = threadIdx.x; n < kSums * kColumns; n += kThreads) {
+      const int which = n / kColumns, offset = n % kColumns, column = k * kColumns + offset;
+      if (column >= columns) continue;
+      float sum = 0;
+#pragma unroll
+      for (int g = 0; g < kGroups; ++g) sum += sums[which][offset % N][g * RowThreads + offset / N];
+      op.workspace[static_cast<int64_t>(which * gridDim.x + blockIdx.x) * columns + column] = sum;
+    }
+  }
 }
 
-// Starts kernels with groups of one of Threads threads for parts of `part_rows` rows, then adds the
-// parts' sums.
-template <bool Centred, int... Threads, typename T>
-void start_backward(const graph::RowNormBackward<T>& op, int64_t part_rows, Stream stream) {
+template <bool Centred, typename T>
+void start_backward(const graph::RowNormBackward<T>& op, const LaunchContext& context) {
   const bool vectors =
       is_vectorizable<T>(op.columns, {op.d_y, op.sum, op.gamma, op.d_residual, op.d_sum});
-  const int64_t parts = start_by_row_parts<T, Threads...>(
-      op, part_rows, vectors, stream, []<int N, int Held, int RowThreads>() {
-        return backward_kernel<Centred, T, N, Held, RowThreads>;
-      });
-  sum_partials(op.workspace, parts, op.columns, false, op.d_gamma, stream);
-  if (op.d_beta == nullptr) return;
-  sum_partials(op.workspace + parts * op.columns, parts, op.columns, false, op.d_beta, stream);
+  with_vectors<T>(vectors, [&](auto n) {
+    constexpr int N = decltype(n)::value;
+    with_threads<N, 0, kWarp, kRowThreads, kWideRowThreads>(
+        op.columns, [&](auto row_threads, auto held) {
+          constexpr int kHeld = decltype(held)::value, kRow = decltype(row_threads)::value;
+          constexpr int kThreads = kBackwardThreads<T, N, kHeld>;
+          const int64_t blocks = std::min<int64_t>(
+              blocks_for(op.rows, kThreads / kRow),
+              wave_of_blocks(context.multiprocessors, kBackwardBlocks<Centred, N, kHeld>));
+          launch({static_cast<unsigned>(blocks), kThreads, context.stream},
+                 backward_kernel<Centred, T, N, kHeld, kRow>,
+                 op);
+          sum_partials(
+              op.workspace, blocks, op.columns, false, op.d_gamma, op.d_beta, context.stream);
+        });
+  });
 }
 
 template <bool Centred, typename T>
@@ -172,16 +217,16 @@ void row_norm_forward(const graph::RowNormForward<T>& op, Stream stream) {
 }
 
 template <typename T>
-void head_norm_backward(const graph::RowNormBackward<T>& op, Stream stream) {
-  start_backward<false, kWarp>(op, heads_per_warp(op.rows), stream);
+void head_norm_backward(const graph::RowNormBackward<T>& op, const LaunchContext& context) {
+  start_backward<false>(op, context);
 }
 
 template void row_norm_forward(const graph::RowNormForward<float>&, Stream);
 template void row_norm_forward(const graph::RowNormForward<BFloat16>&, Stream);
 template void row_norm_forward(const graph::RowNormForward<Float16>&, Stream);
-template void head_norm_backward(const graph::RowNormBackward<float>&, Stream);
-template void head_norm_backward(const graph::RowNormBackward<BFloat16>&, Stream);
-template void head_norm_backward(const graph::RowNormBackward<Float16>&, Stream);
+template void head_norm_backward(const graph::RowNormBackward<float>&, const LaunchContext&);
+template void head_norm_backward(const graph::RowNormBackward<BFloat16>&, const LaunchContext&);
+template void head_norm_backward(const graph::RowNormBackward<Float16>&, const LaunchContext&);
 
 namespace {
 
@@ -192,10 +237,8 @@ void run_forward(const graph::OpCall& call) {
 
 template <bool Centred>
 void run_backward(const graph::OpCall& call) {
-  by_type<graph::RowNormBackward>(call, [&]<typename T>(const auto& op) {
-    start_backward<Centred, kRowThreads, kWideRowThreads>(
-        op, rows_per_block(op.rows), stream_of(call));
-  });
+  by_type<graph::RowNormBackward>(
+      call, [&]<typename T>(const auto& op) { start_backward<Centred>(op, context_of(call)); });
 }
 
 constexpr exec::Implementation kRows[] = {

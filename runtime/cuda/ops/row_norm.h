@@ -1,7 +1,7 @@
 #pragma once
 // The parts of the norms of rows that other ops use. T is float, BFloat16 or Float16.
 
-#include "runtime/cuda/stream.h"
+#include "runtime/cuda/context.h"
 #include "runtime/graph/ops/row_norm.h"
 
 namespace lockstep::cuda {
@@ -9,9 +9,8 @@ namespace lockstep::cuda {
 template <typename T>
 void row_norm_forward(const graph::RowNormForward<T>& op, Stream stream);
 
-// The backward pass of norms of heads, each by a warp. The workspace has a row for each of
-// warps_of(op.rows).
+// The backward pass of norms of heads, each by a warp. The workspace is that of norms of rows.
 template <typename T>
-void head_norm_backward(const graph::RowNormBackward<T>& op, Stream stream);
+void head_norm_backward(const graph::RowNormBackward<T>& op, const LaunchContext& context);
 
 }  // namespace lockstep::cuda

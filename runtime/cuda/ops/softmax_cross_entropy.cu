@@ -7,72 +7,43 @@
 #include "runtime/base/check.h"
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
-#include "runtime/cuda/kernel_tools.h"
+#include "runtime/cuda/ops/cross_entropy_rows.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/plan/losses.h"
 
 namespace lockstep::cuda {
 namespace {
 
-constexpr int kWide = 512;   // threads per block for long rows
-constexpr int kNarrow = 32;  // and for short rows
-constexpr int64_t kShortRow = 1024;
+// Threads per block, which handles a row. A multiprocessor has room for one block of long rows,
+// which keeps all of its registers busy.
+constexpr int kLong = 1024, kShort = 32;
+constexpr int64_t kShortRow = 1024;  // max columns
 // Columns are counted in 32 bits, which saves registers, and a thread looks one stride ahead.
-constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1 - kWide * 8;
+constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1 - kLong * 8;
 
-// Calls f(column, values) for the part of a row that one of Threads threads handles: single
-// elements up to the first multiple of 16 bytes, then vectors, then single elements again, because
-// rows of an odd length may begin anywhere.
-template <int Threads, typename T, typename F>
-__device__ __forceinline__ void each_in_row(const T* row, int32_t columns, F f) {
-  constexpr int N = kVectorWidth<T>;
-  const auto misaligned = static_cast<int32_t>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
-  int32_t head = misaligned == 0 ? 0 : N - misaligned;
-  if (head > columns) head = columns;
-  const int32_t tail = head + (columns - head) / N * N;
-  const auto thread = static_cast<int32_t>(threadIdx.x);
-  const auto single = [&](int32_t column) {
-    float value[1];
-    load(row + column, value);
-    f(column, value);
-  };
-  if (thread < head) single(thread);
-  for (int32_t column = head + thread * N; column < tail; column += Threads * N) {
-    float values[N];
-    load(row + column, values);
-    f(column, values);
-  }
-  if (tail + thread < columns) single(tail + thread);
+// Vectors of 16 bytes of a row that a thread keeps in registers, so that they are read from memory
+// once: short rows, and 57,344 columns of 16 bits of long ones. The rest of a row is read again in
+// each pass over it. A thread of long rows has 64 registers, which have no room for more of them,
+// or, beside floats or weights of classes, for as many.
+template <typename T, int Threads, bool Weighted>
+inline constexpr int kKept = Threads == kShort ? kShortRow / (kShort * kVectorWidth<T>)
+                             : Weighted        ? 2
+                             : sizeof(T) == 2  ? 7
+                                               : 4;
+
+// Whether the target's logit is the first of the largest, which are not before the vector at
+// `first`.
+template <typename T>
+__device__ __forceinline__ bool is_first_of_largest(const T* x,
+                                                    int32_t target,
+                                                    float max,
+                                                    int32_t first) {
+  if (to_float(x[target]) != max || target < first || target - first >= kVectorWidth<T>)
+    return false;
+  for (int32_t column = first; column < target; ++column)
+    if (to_float(x[column]) == max) return false;
+  return true;
 }
-
-// Running maximum and sum of exponentials of the elements that a thread has seen.
-struct RunningSoftmax {
-  float max = -std::numeric_limits<float>::infinity();
-  float sum = 0;              // of exp(x - max)
-  float plain_sum = 0;        // of x
-  int32_t first_largest = 0;  // column
-
-  template <int N>
-  __device__ __forceinline__ void add(int32_t column, const float (&x)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-      if (x[i] > max) {  // a thread's columns ascend, so the first of equal ones stays
-        sum *= expf(max - x[i]);
-        max = x[i];
-        first_largest = column + i;
-      }
-      sum += x[i] == max ? 1 : expf(x[i] - max);  // -infinity minus itself would be NaN
-      plain_sum += x[i];
-    }
-  }
-};
-
-struct Min {
-  template <typename T>
-  static __device__ __forceinline__ T apply(T a, T b) {
-    return a < b ? a : b;
-  }
-};
 
 // The second target of a counted row, with which mixup mixes its own; its own target if it has no
 // other.
@@ -99,22 +70,17 @@ __global__ void __launch_bounds__(Threads)
   const int32_t target = op.targets[row];
   if (target < 0 || op.first_row + row >= lane->valid_rows) {
     if (threadIdx.x == 0) results[row] = {0, kNotCounted};
-    if constexpr (Backward) {
-      for (int64_t c = threadIdx.x; c < op.stride; c += Threads) gradient[c] = round_to<T>(0);
-    }
+    if constexpr (Backward) fill_zeros<Threads>(gradient, static_cast<int32_t>(op.stride));
     return;
   }
 
   const auto classes = static_cast<int32_t>(op.classes);
+  const RowOfThread<T, Threads, kKept<T, Threads, Weighted>, Threads == kShort> part(x, classes);
+  const bool smooths = op.label_smoothing > 0;
   RunningSoftmax softmax;
-  each_in_row<Threads>(
-      x, classes, [&](int32_t column, auto& values) { softmax.add(column, values); });
-  const float max = block_reduce<Max, Threads>(softmax.max);
-  const float scaled = softmax.sum == 0 ? 0 : softmax.sum * expf(softmax.max - max);
-  const float log_sum = max + logf(block_reduce<Sum, Threads>(scaled));
-  const int32_t candidate =
-      softmax.max == max ? softmax.first_largest : std::numeric_limits<int32_t>::max();
-  const int32_t largest = block_reduce<Min, Threads>(candidate);
+  part.each([&](int32_t column, auto& values) { softmax.add(column, values, smooths); });
+  softmax.merge_block<Threads>();
+
   const float each = op.label_smoothing / static_cast<float>(op.classes);
   // The target's share, and that of a second target that differs from it.
   const int32_t other = other_target(op, *lane, row);
@@ -125,23 +91,25 @@ __global__ void __launch_bounds__(Threads)
   const float targets_share = (1 - op.label_smoothing) * weight;
   const float target_share = mixed ? targets_share * lane->mix : targets_share;
   const float other_share = targets_share - target_share;
-  const float other_logit = mixed ? to_float(x[other]) : 0;
   float smooth_loss = 0;
-  if (each > 0) {
-    float thread_sum = Weighted ? 0 : softmax.plain_sum;
+  if (smooths) {
+    float sum = softmax.plain_sum;
     if constexpr (Weighted) {
-      each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
+      sum = 0;
+      part.each([&](int32_t column, auto& values) {
         constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
-        for (int i = 0; i < N; ++i) thread_sum += op.weights[column + i] * values[i];
+        for (int i = 0; i < N; ++i) sum += op.weights[column + i] * values[i];
       });
+      sum = block_reduce<Sum, Threads>(sum);
     }
-    smooth_loss = each * (weight_sum * log_sum - block_reduce<Sum, Threads>(thread_sum));
+    const float log_sum = fmaf(softmax.exponent, kLn2, logf(softmax.sum));
+    smooth_loss = each * (weight_sum * log_sum - sum);
   }
   float larger = 0;  // number of logits above the target's, or equal and before it
   if constexpr (!Backward) {
     const float threshold = to_float(x[target]);
-    each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
+    part.each([&](int32_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
@@ -152,37 +120,39 @@ __global__ void __launch_bounds__(Threads)
     larger = block_reduce<Sum, Threads>(larger);
   }
   if (threadIdx.x == 0) {
-    float loss = target_share * (log_sum - to_float(x[target])) + smooth_loss;
-    if (mixed) loss += other_share * (log_sum - other_logit);
-    results[row] = {
-        loss, largest == target ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f, weight};
+    const auto minus_log_p = [&](int32_t column) {
+      return fmaf(fmaf(-to_float(x[column]), kLog2E, softmax.exponent), kLn2, logf(softmax.sum));
+    };
+    float loss = target_share * minus_log_p(target) + smooth_loss;
+    if (mixed) loss += other_share * minus_log_p(other);
+    const bool correct = is_first_of_largest(x, target, softmax.max, softmax.first);
+    results[row] = {loss, correct ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f, weight};
   }
   if constexpr (Backward) {
-    __syncthreads();  // all threads have read the targets' logits
-    const float gradient_scale = lane->gradient_scale;
-    each_in_row<Threads>(x, classes, [&](int32_t column, auto& values) {
+    __syncthreads();  // the logits of targets have been read
+    const float scale = lane->gradient_scale;
+    const float p_scale =
+        (Weighted ? target_share + each * weight_sum : 1.0f) * scale / softmax.sum;
+    part.each([&](int32_t column, auto& values) {
       constexpr int N = sizeof(values) / sizeof(float);
 #pragma unroll
       for (int i = 0; i < N; ++i) {
-        float p = expf(values[i] - log_sum), smoothed = each;
-        if constexpr (Weighted) {
-          p *= target_share + each * weight_sum;
-          smoothed *= op.weights[column + i];
-        }
-        const float share = column + i == target ? target_share + smoothed : smoothed;
-        values[i] = (p - share) * gradient_scale;
+        const float term = exp2_approx(fmaf(values[i], kLog2E, -softmax.exponent));
+        const float smoothed = Weighted ? each * op.weights[column + i] : each;
+        values[i] = fmaf(term, p_scale, -smoothed * scale);
       }
+      const auto subtract = [&](int32_t from, float share) {
+        const auto at = static_cast<uint32_t>(from - column);
+        if (at >= N) return;
+#pragma unroll
+        for (uint32_t i = 0; i < N; ++i) values[i] -= i == at ? share * scale : 0;
+      };
+      subtract(target, target_share);
+      if (mixed) subtract(other, other_share);
       store(values, gradient + column);
     });
     for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads)
       gradient[c] = round_to<T>(0);
-    if (mixed) {
-      __syncthreads();  // the loop has left out the second target
-      if (threadIdx.x == 0) {
-        const float p = expf(other_logit - log_sum);
-        gradient[other] = round_to<T>((p - (other_share + each)) * gradient_scale);
-      }
-    }
   }
 }
 
@@ -191,9 +161,9 @@ void start(const graph::SoftmaxCrossEntropy<T>& op, const graph::OpCall& call, R
   LOCKSTEP_REQUIRE(op.classes <= kMaxClasses);
   const bool is_short = op.classes <= kShortRow;
   launch(
-      {blocks_for(op.rows, 1), static_cast<unsigned>(is_short ? kNarrow : kWide), stream_of(call)},
-      is_short ? softmax_cross_entropy_kernel<T, kNarrow, Backward, Weighted>
-               : softmax_cross_entropy_kernel<T, kWide, Backward, Weighted>,
+      {blocks_for(op.rows, 1), static_cast<unsigned>(is_short ? kShort : kLong), stream_of(call)},
+      is_short ? softmax_cross_entropy_kernel<T, kShort, Backward, Weighted>
+               : softmax_cross_entropy_kernel<T, kLong, Backward, Weighted>,
       op,
       context_of(call).lane,
       results);

@@ -13,8 +13,14 @@ namespace lockstep::cuda {
 
 // ---- Rows ----
 
+// Max blocks of the backward pass on a multiprocessor. Each block writes its sums over rows.
+inline constexpr int kRowNormBlocks = 2;
+inline int64_t max_row_norm_blocks(int64_t rows) {
+  return std::min(rows, wave_of_blocks(kMaxMultiprocessors, kRowNormBlocks));
+}
+
 inline size_t row_norm_backward_workspace(const graph::RowNormBackward<float>& op) {
-  return row_blocks_of(op.rows) * static_cast<size_t>(op.sums()) * sizeof(float);
+  return static_cast<size_t>(max_row_norm_blocks(op.rows) * op.sums()) * sizeof(float);
 }
 
 // ---- Heads ----
@@ -32,16 +38,8 @@ inline bool qk_norm_supports(const graph::OpCall& op) {
                                              : fits(graph::QkNormBackward<float>{op});
 }
 
-// Heads per warp in the backward pass.
-inline int64_t heads_per_warp(int64_t heads) {
-  constexpr int64_t kMaxWarps = 4096;
-  return (heads + kMaxWarps - 1) / kMaxWarps;
-}
-inline int64_t warps_of(int64_t heads) { return blocks_for(heads, heads_per_warp(heads)); }
-
 inline size_t qk_norm_backward_workspace(const graph::QkNormBackward<float>& op) {
-  const int64_t warps = std::max(warps_of(op.q.rows), warps_of(op.k.rows));
-  return static_cast<size_t>(warps * op.q.columns) * sizeof(float);
+  return std::max(row_norm_backward_workspace(op.q), row_norm_backward_workspace(op.k));
 }
 
 // ---- Batches ----

@@ -91,14 +91,6 @@ inline bool supports_row(const graph::OpCall& op) {
   return columns <= (columns % vector == 0 ? kMaxRowColumns : kMaxOddColumns);
 }
 
-// In a backward pass, each block of threads handles a block of rows and keeps its contribution to
-// the sums over rows in registers.
-inline int64_t rows_per_block(int64_t rows) {
-  constexpr int64_t kRowBlocks = 1024;
-  return (rows + kRowBlocks - 1) / kRowBlocks;
-}
-inline size_t row_blocks_of(int64_t rows) { return blocks_for(rows, rows_per_block(rows)); }
-
 // ---- Pixels of images: pixel_kernel.h ----
 
 inline constexpr int64_t kMaxPixels = int64_t{1} << 31;
