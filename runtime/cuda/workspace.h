@@ -24,6 +24,7 @@ struct Workspace {
   uint32_t bit_checksums[kBitChecksumBlocks];
   graph::LaneContext lane;
   exec::MomentRounding rounding;
+  GateState gate;
   PlacedSlice slices[kMaxSlices];
   alignas(alignof(
       exec::OptimizerUpdate)) std::byte updates[kMaxUpdateGroups * sizeof(exec::OptimizerUpdate)];

@@ -43,6 +43,7 @@ struct PlanOptions {
   // What a device with memory of its own holds in addition.
   struct Device {
     size_t batch_bytes = 0;    // the lanes' batches
+    size_t sums_bytes = 0;     // DeviceSums::bytes()
     size_t library_bytes = 0;  // OpSet::workspace_bytes
     size_t recordings = 0;     // of a step, as CUDA graphs
   };

@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "collectives/reduce/device_sums.h"
 #include "runtime/data/loader.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/batch_stage.h"
@@ -101,6 +102,7 @@ RunPlan plan_run(const ResolvedRun& run,
     device.library_bytes = ops.workspace_bytes;
     device.batch_bytes =
         train::BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
+    if (trains) device.sums_bytes = collectives::DeviceSums::bytes(options.sharding.shares());
     if (trains && defaults.records_work)
       device.recordings =
           train::recordings_of(1 + graphs.length_bucket_training.size(), local_lanes);
