@@ -27,7 +27,8 @@ TotalsExchange::TotalsExchange(Communicator& control, const LaneShares& shares, 
 }
 
 StepTotals TotalsExchange::sum(std::span<const LaneStatistics> local, const StepReport& report) {
-  LOCKSTEP_CHECK(static_cast<int>(local.size()) == shares_.of(control_.rank()).count);
+  LOCKSTEP_CHECK(local.empty() ||
+                 static_cast<int>(local.size()) == shares_.of(control_.rank()).count);
   const auto part_of_rank = [&](int rank) {
     return parts_.data() + static_cast<size_t>(rank) * part_;
   };
@@ -57,6 +58,7 @@ StepTotals TotalsExchange::sum(std::span<const LaneStatistics> local, const Step
     }
     totals.fastest_ms = rank == 0 ? busy_ms : std::min(totals.fastest_ms, busy_ms);
   }
+  if (local.empty()) return totals;
   totals.squared_norm = squares.value();
   // In the order of the lanes, which gives the same sums on any number of ranks.
   for (const size_t place : places_) {

@@ -9,23 +9,12 @@
 #include "collectives/communicator.h"
 #include "collectives/exchange/timed_waits.h"
 #include "collectives/layout/sharding.h"
-#include "runtime/base/exact_sum.h"
+#include "collectives/reduce/step_sums.h"
 
 namespace lockstep::collectives {
 
-// The statistics that a loss op reports for a lane, in this order: sum of losses, rows counted,
-// rows predicted correctly, rows whose class is among the top 5 predictions.
-struct LaneStatistics {
-  double values[4] = {};
-};
-
-// Sums over the global batch, equal on all ranks.
-struct StepTotals {
-  double loss_sum = 0;
-  double valid_count = 0;
-  double correct_count = 0;
-  double top5_count = 0;
-  double squared_norm = 0;  // of the summed gradient, before scaling; see exact_sum.h
+// The sums, and what the ranks have reported; equal on all ranks but for `digest`.
+struct StepTotals : StepSums {
   int64_t flags = 0;        // bitwise or of the ranks' flags
   uint64_t digest = 0;      // this rank's own
   uint64_t digest_sum = 0;  // sum of the ranks' digests, each 32-bit half modulo 2^32
@@ -50,13 +39,16 @@ class TotalsExchange {
   // totals are sent. Collective.
   TotalsExchange(Communicator& control, const LaneShares& shares, NodeMemory* node = nullptr);
 
-  // `local`: the statistics of this rank's lanes. Collective.
+  // `local`: the statistics of this rank's lanes; none if a device adds up the StepSums, which then
+  // stay 0. Collective.
   StepTotals sum(std::span<const LaneStatistics> local, const StepReport& report);
 
   // As in BucketAllGather.
   void observe(ExchangeObserver* observer) { waits_.observe(observer); }
   void begin_step() { waits_.clear(); }
   double exposed_ms() const { return waits_.ms(); }
+  // Call after sum() if its wait was hidden behind a device's work.
+  void wait_was_hidden() { waits_.clear(); }
 
  private:
   Communicator& control_;

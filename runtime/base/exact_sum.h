@@ -8,6 +8,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <limits>
 
 #include "runtime/base/host_device.h"
 
@@ -37,7 +38,7 @@ struct ExactSum {
     return *this;
   }
   // The sum, rounded once to the nearest double; NaN or infinite if a sum of doubles would be.
-  double value() const;
+  LOCKSTEP_HD double value() const;
   bool operator==(const ExactSum&) const = default;
 };
 
@@ -67,6 +68,43 @@ LOCKSTEP_HD ExactParts exact_parts(double chunk) {
 inline void ExactSum::add(double chunk) {
   const ExactParts parts = exact_parts(chunk);
   for (int i = 0; i < 3; ++i) words[parts.first + i] += parts.at[i];
+}
+
+LOCKSTEP_HD int leading_zeros(uint64_t x) {
+#ifdef __CUDA_ARCH__
+  return __clzll(static_cast<long long>(x));
+#else
+  return std::countl_zero(x);
+#endif
+}
+
+LOCKSTEP_HD double ExactSum::value() const {
+  if (words[kNans] > 0) return std::numeric_limits<double>::quiet_NaN();
+  if (words[kInfinities] > 0) return std::numeric_limits<double>::infinity();
+  // The number in base 2^32, with carries propagated.
+  uint64_t digits[kLimbs + 1], carry = 0;
+  for (int i = 0; i < kLimbs; ++i) {
+    const uint64_t sum = words[i] + carry;
+    digits[i] = sum & 0xFFFFFFFFu;
+    carry = sum >> 32;
+  }
+  digits[kLimbs] = carry;
+  int top = kLimbs;
+  while (top > 0 && digits[top] == 0) --top;
+  const auto digit = [&](int i) { return i >= 0 ? digits[i] : 0; };
+  // The first 64 bits of the number. The last of them is set if any bit after them is set (a sticky
+  // bit), so that converting them rounds exactly as converting all bits would.
+  uint64_t first = digit(top) << 32 | digit(top - 1);
+  if (first == 0) return 0;
+  const int zeros = leading_zeros(first);
+  const uint64_t next = digit(top - 2) << zeros;
+  bool more = (next & 0xFFFFFFFFu) != 0;
+  for (int i = 0; i < top - 2; ++i) more = more || digits[i] != 0;
+  first = first << zeros | next >> 32 | (more ? 1 : 0);
+  // Exact: no sum of squares of floats is as small as a double that is not normal.
+  const int exponent = kLowestExponent + 32 * (top - 1) - zeros;
+  return static_cast<double>(first) *
+         std::bit_cast<double>(static_cast<uint64_t>(1023 + exponent) << 52);
 }
 
 }  // namespace lockstep

@@ -76,6 +76,7 @@ class PlainUpdate final : public exec::FlatUpdate {
   PlainUpdate(std::span<const exec::OptimizerUpdate> updates,
               std::vector<exec::OptimizerSlice> slices)
       : updates_(updates), slices_(std::move(slices)) {}
+  void load() override {}
   void run() override {
     for (const exec::OptimizerSlice& slice : slices_)
       optimizer_update(updates_[slice.group], slice);
@@ -113,9 +114,12 @@ class CpuBackend final : public exec::Backend {
   void select_lane(int) override {}
   void* launch_context() override { return nullptr; }
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
-                                                std::vector<exec::OptimizerSlice> slices) override {
+                                                std::vector<exec::OptimizerSlice> slices,
+                                                bool /*gated*/) override {
     return std::make_unique<PlainUpdate>(updates, std::move(slices));
   }
+
+  exec::UpdateGate* update_gate() override { return nullptr; }
 
   void newton_schulz(float* matrix,
                      const exec::NewtonSchulz& shape,

@@ -20,6 +20,7 @@
 #include "runtime/cuda/flat/flat_update.h"
 #include "runtime/cuda/flat/power_sgd_products.h"
 #include "runtime/cuda/flat/tree_sum.h"
+#include "runtime/cuda/flat/update_gate.h"
 #include "runtime/cuda/matmul/newton_schulz.h"
 #include "runtime/cuda/matmul/plain_product.h"
 #include "runtime/cuda/memory.h"
@@ -111,6 +112,12 @@ class Gpu final : public CudaBackend {
                                    options_.tf32,
                                    workspace_->lanes,
                                    options_.lanes_per_pass});
+    gate_ = make_update_gate(
+        host_array<collectives::StepSums>(1).data(),
+        host_array<GateState>(1).data(),
+        &workspace_->gate,
+        stream(),
+        [this](cudaEvent_t event) { wait([event] { return cudaEventQuery(event); }); });
   }
   std::byte* allocate(size_t bytes, const char* what, Place place) override {
     if (place == Place::kDevice) return arena_.take(bytes, what);
@@ -136,10 +143,12 @@ class Gpu final : public CudaBackend {
   void* launch_context() override { return &*context_; }
 
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
-                                                std::vector<exec::OptimizerSlice> slices) override {
+                                                std::vector<exec::OptimizerSlice> slices,
+                                                bool gated) override {
     return make_flat_update(
-        updates, slices, host_array<PlacedSlice>(slices.size()), *workspace_, stream());
+        updates, slices, host_array<PlacedSlice>(slices.size()), gated, *workspace_, stream());
   }
+  exec::UpdateGate* update_gate() override { return gate_.get(); }
 
   void tree_sum(const collectives::TreeSumTerms& terms, float* out, int64_t n) override {
     cuda::tree_sum(terms, out, n, stream());
@@ -208,12 +217,25 @@ class Gpu final : public CudaBackend {
 
   // Not cudaStreamSynchronize(), which would wait forever for a rank that has died.
   void synchronize() override {
+    wait([this] { return cudaStreamQuery(stream()); });
+  }
+
+  double peak_flops() override { return options_.peak_flops; }
+  Stream stream() override { return stream_.get(); }
+  void watch(std::function<void()> check) override { watch_ = std::move(check); }
+  void outside_graphs(std::function<void()> work) override { recorder_.outside(std::move(work)); }
+  size_t graphs() const override { return recorder_.graphs(); }
+
+ private:
+  // Returns once `query` does not find work of the GPU unfinished any more.
+  template <typename Query>
+  void wait(Query query) {
     using namespace std::chrono_literals;
     // Each query takes a lock of the driver, which the loader's copies need too. So the loop pauses
     // between queries, for longer after some milliseconds (the duration of a small step).
     constexpr int kSpins = 1000, kPause = 64;
     for (int polls = 0;; ++polls) {
-      const cudaError_t state = cudaStreamQuery(stream());
+      const cudaError_t state = query();
       if (state == cudaSuccess) return;
       if (state != cudaErrorNotReady)
         check(state, "work queued on the GPU (--eager and CUDA_LAUNCH_BLOCKING=1 name the op)");
@@ -226,13 +248,6 @@ class Gpu final : public CudaBackend {
     }
   }
 
-  double peak_flops() override { return options_.peak_flops; }
-  Stream stream() override { return stream_.get(); }
-  void watch(std::function<void()> check) override { watch_ = std::move(check); }
-  void outside_graphs(std::function<void()> work) override { recorder_.outside(std::move(work)); }
-  size_t graphs() const override { return recorder_.graphs(); }
-
- private:
   // What gives a library the algorithms of the run's file; null if there is no file.
   template <typename Library, typename Key>
   typename Library::Choose chooser() const {
@@ -257,6 +272,7 @@ class Gpu final : public CudaBackend {
   std::optional<CudnnAttention> cudnn_attention_;
   std::optional<CudnnConv2d> cudnn_conv2d_;
   std::optional<LaunchContext> context_;
+  std::unique_ptr<exec::UpdateGate> gate_;
   std::function<void()> watch_;
   TimeMark marks_[2];
 };

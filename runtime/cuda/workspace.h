@@ -25,6 +25,7 @@ struct Workspace {
   uint32_t bit_checksums[kBitChecksumBlocks];
   graph::LaneContext lanes[exec::Backend::kLanesAtOnce];
   exec::MomentRounding rounding;
+  GateState gate;
   PlacedSlice slices[kMaxSlices];
   alignas(alignof(
       exec::OptimizerUpdate)) std::byte updates[kMaxUpdateGroups * sizeof(exec::OptimizerUpdate)];

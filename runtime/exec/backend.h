@@ -12,6 +12,7 @@
 #include "collectives/power_sgd/power_sgd_products.h"
 #include "runtime/base/content_hash.h"
 #include "runtime/exec/op_set.h"
+#include "runtime/exec/optimizers/decision.h"
 #include "runtime/exec/optimizers/list.h"
 #include "runtime/exec/optimizers/newton_schulz.h"
 
@@ -31,8 +32,25 @@ class RepeatedWork {
 class FlatUpdate {
  public:
   virtual ~FlatUpdate() = default;
+  // Queues a copy of the updates' constants to the device, for the next run(). No other update may
+  // be loaded between the two. Once the copy is done, the host may change the constants.
+  virtual void load() = 0;
   // Queues the update: always the same work on the same memory.
   virtual void run() = 0;
+};
+
+// Decides on a device whether the updates of a step are made, so that they are queued before the
+// host knows the sums that this depends on. Updates that pass the gate do nothing while it is
+// closed, and multiply every gradient by the gate's scale in place of UpdateStep::gradient_scale.
+class UpdateGate {
+ public:
+  virtual ~UpdateGate() = default;
+  // Queues the decision (optimizers/decision.h): opens the gate if all is finite, else closes it.
+  virtual void decide(const collectives::GatheredSums& gathered, const UpdateRule& rule) = 0;
+  // The sums of the latest decision. Waits for it, but not for work that was queued later.
+  virtual collectives::StepSums sums() = 0;
+  // Queues: opens the gate, for a decision that the host has made.
+  virtual void open(float gradient_scale) = 0;
 };
 
 // Copies that overtake queued work, so that the next step's batches are copied while this step's
@@ -81,10 +99,13 @@ class Backend : public collectives::SliceMath {
   virtual void* launch_context() = 0;
   // Prepares the update of slices, each with the update of its group; optimizers/list.h has the
   // arithmetic. Slices do not overlap; all have the same stored type and round moments alike. The
-  // updates lie in a host_array(), and each run reads their constants again, but the alternative
-  // that each variant holds must not change.
+  // updates lie in a host_array(), and each load() reads their constants again, but the alternative
+  // that each variant holds must not change. `gated`: the update passes update_gate().
   virtual std::unique_ptr<FlatUpdate> flat_update(std::span<const OptimizerUpdate> updates,
-                                                  std::vector<OptimizerSlice> slices) = 0;
+                                                  std::vector<OptimizerSlice> slices,
+                                                  bool gated) = 0;
+  // Null if the host decides, because it is never behind or ahead of the device.
+  virtual UpdateGate* update_gate() = 0;
   // Orthogonalizes a matrix (rows, columns) in place: see optimizers/newton_schulz.h. The bits
   // depend on the matrix alone. The workspace has OpSet::newton_schulz_bytes(), aligned to 64
   // bytes.

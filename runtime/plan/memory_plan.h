@@ -25,6 +25,7 @@ namespace lockstep::plan {
   ROW(kResiduals, "residuals of gradients")           \
   ROW(kFactors, "factors of gradients")               \
   ROW(kDeviceBatches, "batches on the device")        \
+  ROW(kSums, "sums of a step")                        \
   ROW(kLibraries, "libraries' workspace")             \
   ROW(kWeightsSnapshot, "snapshot of weights")        \
   ROW(kMomentsSnapshot, "snapshot of moments")        \

@@ -43,6 +43,7 @@ struct PlanOptions {
   // What a device with memory of its own holds in addition.
   struct Device {
     size_t batch_bytes = 0;    // the lanes' batches
+    size_t sums_bytes = 0;     // DeviceSums::bytes()
     size_t library_bytes = 0;  // OpSet::workspace_bytes
     // Lengths of samples for which the work of lanes is recorded, as CUDA graphs; 0: none is.
     size_t recorded_lengths = 0;

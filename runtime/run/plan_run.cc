@@ -2,6 +2,7 @@
 
 #include <tuple>
 
+#include "collectives/reduce/device_sums.h"
 #include "runtime/data/loader.h"
 #include "runtime/run/lanes.h"
 #include "runtime/train/evaluation/task_scores.h"
@@ -104,6 +105,7 @@ RunPlan plan_run(const ResolvedRun& run,
     device.adds_pairs = defaults.adds_pairs;
     device.batch_bytes =
         train::BatchStage::device_bytes(graphs.training, static_cast<size_t>(local_lanes));
+    if (trains) device.sums_bytes = collectives::DeviceSums::bytes(options.sharding.shares());
     if (trains && defaults.records_work)
       device.recorded_lengths = 1 + graphs.length_bucket_training.size();
   }

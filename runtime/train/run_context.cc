@@ -58,6 +58,7 @@ RunMemory allocate_run(exec::Backend& backend,
   memory.eval_batches = take_host(plan::RowKind::kEvalBatches);
   memory.eval_scores = take_host(plan::RowKind::kEvalScores);
   memory.device_batches = take(plan::RowKind::kDeviceBatches);
+  memory.sums = take(plan::RowKind::kSums);
   const size_t allocated =
       backend.allocated_bytes() + (node != nullptr ? node->allocated_bytes() : 0);
   const size_t planned = plan.memory.total_bytes() -

@@ -117,6 +117,7 @@ struct RunMemory {
   std::span<std::byte> train_batches, eval_batches;  // on the host
   std::span<std::byte> eval_scores;                  // on the host: see task_scores.h
   std::byte* device_batches = nullptr;               // null if the device reads host memory
+  std::byte* sums = nullptr;                         // for DeviceSums; likewise
 };
 
 // Allocates the memory that the ranks of a node share, as planned. All ranks together; throws

@@ -2,7 +2,7 @@
 """Catches: a GPU that hangs, within a CUDA graph or outside, for which all ranks are blamed, or the
 wrong one; an operation that the rank has reached, or that others do not wait for; a single rank that
 waits for its GPU forever; memory of graphs that the plan does not count, counts for eager steps, or
-that is exceeded unseen.
+that is exceeded unseen; a GPU that waits for the host between its gradients and their update.
 
 host_gpu_graphs_test.py PROGRAM: as in host_gpu_test.py.
 """
@@ -179,6 +179,25 @@ def memory(trial):
     trial.train(config, "--device", "cuda", "--eager", "--max-steps", "2", environment=little)
 
 
+def never_dry(trial):
+    """The update is queued behind the gradients, and the next step behind the update: more steps do
+    not let the GPU wait for the host more often. If the host decides, they do."""
+    config = trial.folder / "mlp.textproto"
+    for ranks in (0, 2) if lockstep_run.have_mpirun() else (0,):
+        for optimizer, waits in (("adamw", False), ("lamb", True)):
+            text = CONFIGS["mlp"].replace("adamw {", f"{optimizer} {{")
+            config.write_text(text.replace("hash_every: 6", ""))
+            counts = []
+            for steps in ("5", "9"):
+                run = trial.train(config, "--device", "cuda", "--max-steps", steps, ranks=ranks,
+                                  environment={"FAKE_CUDA_COUNT": "1", "FAKE_GPUS": "2"})
+                counts.append(sum(map(int, re.findall(r"ran dry (\d+) times", run["text"]))))
+            more = counts[1] - counts[0]
+            trial.check(counts[0] > 0 and (more >= 4 if waits else more == 0),
+                        f"{optimizer} on {max(ranks, 1)} ranks: 4 more steps let a GPU wait {more} "
+                        "times more", f"{counts}\n{run['text']}")
+
+
 def main(program):
     with tempfile.TemporaryDirectory(prefix="lockstep-host-gpu-") as folder:
         trial = Trial(program, pathlib.Path(folder))
@@ -186,6 +205,7 @@ def main(program):
             Hangs(trial).all()
         alone(trial)
         memory(trial)
+        never_dry(trial)
         return 1 if trial.failures else 0
 
 

@@ -49,7 +49,7 @@ void check(exec::OptimizerUpdate constants, bool moment, int64_t n, int64_t offs
   if (!std::is_same_v<T, float>) on_gpu.stored = stored.data();
   cuda::PlacedSlice table[1];
   const uint32_t blocks = cuda::place_slices({&on_gpu, 1}, {&kind, 1}, &constants, table);
-  cuda::optimizer_update<T>(table, 1, blocks, nullptr);
+  cuda::optimizer_update<T>(table, 1, blocks, nullptr, nullptr);
   cpu::optimizer_update(constants, slice(cpu));
   test::expect_same_bits(cpu.p, gpu.p, "parameters");
   test::expect_same_bits(cpu.g, gpu.g, "gradients");
@@ -115,7 +115,7 @@ TYPED_TEST(CudaOptimizersTest, RoundsMomentsAsTheCpuDoes) {
         cuda::PlacedSlice table[1];
         const uint32_t blocks =
             cuda::place_slices({&on_gpu, 1}, {&constants, 1}, &constants, table, &rounding);
-        cuda::optimizer_update<TypeParam, BFloat16>(table, 1, blocks, nullptr);
+        cuda::optimizer_update<TypeParam, BFloat16>(table, 1, blocks, nullptr, nullptr);
         cpu::optimizer_update(constants, slice(cpu));
         test::expect_same_bits(cpu.p, gpu.p, "parameters");
         test::expect_same_bits(cpu.g, gpu.g, "gradients");

@@ -36,7 +36,40 @@ void set_open(bool wanted) {
   if (guard_memory) guard_memory(wanted);
 }
 
+// How often each stream had nothing left to do. With FAKE_CUDA_COUNT=1 in the environment, prints
+// this at the end for the stream that was given most.
+class StreamCounts {
+ public:
+  StreamCounts() : prints_(std::getenv("FAKE_CUDA_COUNT") != nullptr) {}
+  ~StreamCounts() {
+    if (!prints_ || counts_.empty()) return;
+    const Count& most = std::ranges::max_element(counts_, {}, [](const auto& entry) {
+                          return entry.second.given;
+                        })->second;
+    std::fprintf(
+        stderr, "stand-in: a stream of %lu pieces ran dry %lu times\n", most.given, most.dry);
+  }
+  void give(const CUstream_st* stream) {
+    Count& count = counts_[stream];
+    ++count.given;
+    ++count.left;
+  }
+  void finish(const CUstream_st* stream) {
+    Count& count = counts_[stream];
+    if (--count.left == 0) ++count.dry;
+  }
+
+ private:
+  struct Count {
+    unsigned long given = 0, left = 0, dry = 0;
+  };
+  bool prints_;
+  std::map<const CUstream_st*, Count> counts_;
+};
+StreamCounts stream_counts;
+
 PieceRef add(const CUstream_st* stream, const std::vector<PieceRef>& after, Work work) {
+  stream_counts.give(stream);
   auto piece = std::make_shared<Piece>();
   piece->work = std::move(work);
   piece->stream = stream;
@@ -212,6 +245,7 @@ void advance() {
   }
   piece->work = nullptr;
   piece->done = true;
+  stream_counts.finish(piece->stream);
   for (const PieceRef& next : std::exchange(piece->next, {})) {
     if (--next->missing == 0) ready.push_back(next);
   }

@@ -7,7 +7,8 @@
 // being captured records its work instead. FAKE_CUDA_ORDER=N in the environment takes the Nth
 // order; without it the work is done in the order given. FAKE_CUDA_HANG=G:P makes piece P of the
 // Gth launch of a graph hang, both counted from 1 (G:x4: its exchange 4, from 0; G:last), or the
-// Pth piece outside of graphs if G is 0.
+// Pth piece outside of graphs if G is 0. FAKE_CUDA_COUNT=1 prints how often a stream ran dry, that
+// is waited for the host.
 
 #include <cstddef>
 #include <functional>

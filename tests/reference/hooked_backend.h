@@ -43,9 +43,11 @@ class HookedBackend final : public exec::Backend {
   void select_lane(int place) override { inner_->select_lane(place); }
   void* launch_context() override { return inner_->launch_context(); }
   std::unique_ptr<exec::FlatUpdate> flat_update(std::span<const exec::OptimizerUpdate> updates,
-                                                std::vector<exec::OptimizerSlice> slices) override {
-    return inner_->flat_update(updates, std::move(slices));
+                                                std::vector<exec::OptimizerSlice> slices,
+                                                bool gated) override {
+    return inner_->flat_update(updates, std::move(slices), gated);
   }
+  exec::UpdateGate* update_gate() override { return inner_->update_gate(); }
   void hash(
       const std::byte* x, DType dtype, int64_t n, uint64_t first_index, ContentHash* out) override {
     inner_->hash(x, dtype, n, first_index, out);

@@ -20,7 +20,8 @@ MAY_INCLUDE = {
     "runtime/exec": ["runtime/plan", "runtime/graph", "collectives/communicator.h",
                      "collectives/gather/bucket_all_gather.h",
                      "collectives/power_sgd/power_sgd_products.h",
-                     "collectives/reduce/gradient_exchange.h", "collectives/exchange/slice_math.h",
+                     "collectives/reduce/gradient_exchange.h", "collectives/reduce/step_sums.h",
+                     "collectives/exchange/slice_math.h",
                      "collectives/layout/sharding.h"],
     # The backends see nothing of the configuration but what graph/activation.h passes on.
     "runtime/cpu": ["runtime/exec", "runtime/graph",

@@ -12,17 +12,19 @@
 namespace lockstep::cuda {
 namespace {
 
-// The table and the updates are copied to the device for every run, in stream order, so all updates
-// can share the same device memory.
+// The constants and the table are copied to the device for every run, in stream order, so all
+// updates can share the same device memory.
 class QueuedUpdate final : public exec::FlatUpdate {
  public:
   QueuedUpdate(std::span<const exec::OptimizerUpdate> updates,
                std::span<const exec::OptimizerSlice> slices,
                std::span<PlacedSlice> table,
+               bool gated,
                Workspace& workspace,
                Stream stream)
       : updates_(updates),
         workspace_(workspace),
+        gate_(gated ? &workspace.gate : nullptr),
         stream_(stream),
         stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype),
         rounding_(slices.empty() ? nullptr : slices.front().rounding) {
@@ -37,16 +39,20 @@ class QueuedUpdate final : public exec::FlatUpdate {
     }
   }
 
-  void run() override {
+  void load() override {
     copy(updates_, workspace_.updates);
     if (rounding_ != nullptr) copy(std::span(rounding_, 1), &workspace_.rounding);
+  }
+
+  void run() override {
     for (const OneLaunch& launch : launches_) {
       copy(launch.table, workspace_.slices);
       const int count = static_cast<int>(launch.table.size());
       by_type(stored_dtype_, [&]<typename T>() {
         if (rounding_ != nullptr)
-          return optimizer_update<T, BFloat16>(workspace_.slices, count, launch.blocks, stream_);
-        optimizer_update<T>(workspace_.slices, count, launch.blocks, stream_);
+          return optimizer_update<T, BFloat16>(
+              workspace_.slices, count, launch.blocks, gate_, stream_);
+        optimizer_update<T>(workspace_.slices, count, launch.blocks, gate_, stream_);
       });
     }
   }
@@ -65,6 +71,7 @@ class QueuedUpdate final : public exec::FlatUpdate {
 
   std::span<const exec::OptimizerUpdate> updates_;
   Workspace& workspace_;
+  const GateState* gate_;  // null: not gated
   Stream stream_;
   DType stored_dtype_;
   const exec::MomentRounding* rounding_;  // null if moments are floats
@@ -76,9 +83,10 @@ class QueuedUpdate final : public exec::FlatUpdate {
 std::unique_ptr<exec::FlatUpdate> make_flat_update(std::span<const exec::OptimizerUpdate> updates,
                                                    std::span<const exec::OptimizerSlice> slices,
                                                    std::span<PlacedSlice> table,
+                                                   bool gated,
                                                    Workspace& workspace,
                                                    Stream stream) {
-  return std::make_unique<QueuedUpdate>(updates, slices, table, workspace, stream);
+  return std::make_unique<QueuedUpdate>(updates, slices, table, gated, workspace, stream);
 }
 
 }  // namespace lockstep::cuda

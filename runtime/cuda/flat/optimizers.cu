@@ -47,6 +47,7 @@ struct Elements {
   T* stored;
   exec::RoundingKey key;  // for moments that are rounded
   uint32_t first_element;
+  const GateState* gate;  // null: the scale is that of the constants
 
   template <int N>
   __device__ __forceinline__ void draw(int64_t i, uint32_t (&random)[N]) const {
@@ -60,7 +61,10 @@ struct Elements {
   template <typename Count>
   __device__ void operator()(int64_t i, Count) const {
     constexpr int N = Count::value;
-    const Update update = *at;
+    Update update = *at;
+    if constexpr (requires { update.grad_scale; }) {
+      if (gate != nullptr) update.grad_scale = gate->gradient_scale;
+    }
     float g[N], p[N], m[N] = {}, v[N] = {};
     uint32_t random[N] = {};
     load(gradients + i, g);
@@ -124,10 +128,12 @@ __device__ __forceinline__ T* global(T* array) {
 template <typename T, typename Moment, size_t kKind = 0>
 __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
                                              const exec::RoundingKey& key,
+                                             const GateState* gate,
                                              int64_t begin,
                                              int64_t end) {
   if constexpr (kKind < std::variant_size_v<exec::OptimizerUpdate>) {
-    if (slice.kind != kKind) return update_slice<T, Moment, kKind + 1>(slice, key, begin, end);
+    if (slice.kind != kKind)
+      return update_slice<T, Moment, kKind + 1>(slice, key, gate, begin, end);
     using Update = std::variant_alternative_t<kKind, exec::OptimizerUpdate>;
     const Elements<Update, T, Moment> elements = {global(static_cast<const Update*>(slice.update)),
                                                   global(slice.gradients),
@@ -136,13 +142,16 @@ __device__ __forceinline__ void update_slice(const PlacedSlice& slice,
                                                   global(static_cast<Moment*>(slice.second_moment)),
                                                   global(static_cast<T*>(slice.stored)),
                                                   key,
-                                                  slice.first_element};
+                                                  slice.first_element,
+                                                  gate};
     update_part(begin, end, slice.vectors, elements);
   }
 }
 
 template <typename T, typename Moment>
-__global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* table, int count) {
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(const PlacedSlice* table, int count, const GateState* gate) {
+  if (gate != nullptr && gate->open == 0) return;
   int low = 0, high = count - 1;  // finds the last slice that begins at or before this block
   while (low < high) {
     const int middle = (low + high + 1) / 2;
@@ -159,7 +168,7 @@ __global__ void __launch_bounds__(kThreads) update_kernel(const PlacedSlice* tab
   exec::RoundingKey key;
   if constexpr (!std::is_same_v<Moment, float>)
     key = exec::rounding_key(*slice.rounding, slice.parameter);
-  update_slice<T, Moment>(slice, key, begin, end);
+  update_slice<T, Moment>(slice, key, gate, begin, end);
 }
 
 }  // namespace
@@ -202,14 +211,17 @@ uint32_t place_slices(std::span<const exec::OptimizerSlice> slices,
 }
 
 template <typename T, typename Moment>
-void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream) {
+void optimizer_update(
+    const PlacedSlice* table, int count, uint32_t blocks, const GateState* gate, Stream stream) {
   if (blocks == 0) return;
-  launch({blocks, kThreads, stream}, update_kernel<T, Moment>, table, count);
+  launch({blocks, kThreads, stream}, update_kernel<T, Moment>, table, count, gate);
 }
 
-#define LOCKSTEP_INSTANTIATE(T)                                                        \
-  template void optimizer_update<T, float>(const PlacedSlice*, int, uint32_t, Stream); \
-  template void optimizer_update<T, BFloat16>(const PlacedSlice*, int, uint32_t, Stream);
+#define LOCKSTEP_INSTANTIATE(T)                                     \
+  template void optimizer_update<T, float>(                         \
+      const PlacedSlice*, int, uint32_t, const GateState*, Stream); \
+  template void optimizer_update<T, BFloat16>(                      \
+      const PlacedSlice*, int, uint32_t, const GateState*, Stream);
 LOCKSTEP_INSTANTIATE(float)
 LOCKSTEP_INSTANTIATE(BFloat16)
 LOCKSTEP_INSTANTIATE(Float16)

@@ -8,6 +8,12 @@
 
 namespace lockstep::cuda {
 
+// What updates that pass the gate (exec::UpdateGate) read, in device memory.
+struct GateState {
+  float gradient_scale;  // multiplies every gradient, in place of the constants' own
+  uint32_t open;         // 0: the updates do nothing
+};
+
 // A slice as the kernel reads it from a table in device memory.
 struct PlacedSlice {
   const void* update;  // the struct of `kind`, in device memory
@@ -36,8 +42,9 @@ uint32_t place_slices(std::span<const exec::OptimizerSlice> slices,
 // Updates all slices of a table in device memory by the formulas of exec/optimizers/, and writes
 // the new parameters, rounded to T, to `stored`: one launch, one pass over memory. For T = float,
 // `stored` is null. T is float, BFloat16 or Float16; Moment, the type of all stored moments, is
-// float or BFloat16.
+// float or BFloat16. `gate`: in device memory; null: the update is not gated.
 template <typename T, typename Moment = float>
-void optimizer_update(const PlacedSlice* table, int count, uint32_t blocks, Stream stream);
+void optimizer_update(
+    const PlacedSlice* table, int count, uint32_t blocks, const GateState* gate, Stream stream);
 
 }  // namespace lockstep::cuda

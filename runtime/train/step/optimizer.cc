@@ -238,17 +238,16 @@ void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
     for (const collectives::Range& range : owned_) {
       const size_t first = piece;
       while (piece < pieces_.size() && pieces_[piece].range.end <= range.end) ++piece;
-      flat_updates_.push_back(
-          backend_.flat_update(updates_, {slices.begin() + first, slices.begin() + piece}));
+      flat_updates_.push_back(backend_.flat_update(
+          updates_, {slices.begin() + first, slices.begin() + piece}, memory_.gated));
     }
   } else {
     slices.insert(slices.end(), along.begin(), along.end());
-    flat_updates_.push_back(backend_.flat_update(updates_, std::move(slices)));
+    flat_updates_.push_back(backend_.flat_update(updates_, std::move(slices), memory_.gated));
   }
   if (!direction_updates_.empty())
-    directions_ = backend_.flat_update(direction_updates_, std::move(directions));
-  if (memory_.norms != nullptr || memory_.muon != nullptr)
-    adapting_work_ = backend_.repeated_work();
+    directions_ = backend_.flat_update(direction_updates_, std::move(directions), false);
+  if (adapts()) adapting_work_ = backend_.repeated_work();
 }
 
 exec::OptimizerSlice Optimizer::slice_of(const plan::ParameterLayout& layout,
@@ -298,14 +297,20 @@ void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
     if (!group.statistics()) updates_[g] = update_for(group, 1);
     if (!direction_updates_.empty()) direction_updates_[g] = direction_for(group);
   }
+  if (!adapts()) load();
+}
+
+void Optimizer::load() {
+  for (const auto& update : flat_updates_) update->load();
 }
 
 void Optimizer::adapt() {
   if (memory_.muon != nullptr) {
     adapting_work_->run([this] {
-      directions_->run();
+      run_directions();
       memory_.muon->run();
     });
+    load();
   }
   if (memory_.norms == nullptr) return;
   adapting_work_->run([this] { measure(); });
@@ -315,11 +320,17 @@ void Optimizer::adapt() {
     if (group.adapted != UpdateGroup::kNotAdapted)
       updates_[g] = update_for(group, trust_ratio(group, squares[group.adapted]));
   }
+  load();
+}
+
+void Optimizer::run_directions() {
+  directions_->load();
+  directions_->run();
 }
 
 // Queues the norms of the weights and of their gradients or directions.
 void Optimizer::measure() {
-  if (directions_) directions_->run();
+  if (directions_) run_directions();
   for (const TensorNorms::Piece& piece : memory_.norms->owned())
     memory_.norms->measure(piece,
                            memory_.weights.floats(piece.flat, piece.local),

@@ -44,6 +44,7 @@ struct OptimizerMemory {
   TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
   MuonDirections* muon = nullptr;  // for Muon only
   bool by_range = false;           // the owned ranges are updated one by one
+  bool gated = false;              // update() passes the backend's UpdateGate
   bool checksummed = false;        // every update computes checksums of what it reads and writes
   uint64_t seed = 0;               // of the random numbers that round moments of 16 bits
 };
@@ -60,8 +61,9 @@ class Optimizer {
             exec::Backend& backend,
             const OptimizerMemory& memory);
 
-  // Sets what the next update() does. `step` counts from 1 (bias correction). `gradient_scale`
-  // multiplies every gradient: it contains the mean over samples and the clipping.
+  // Sets what the next update() does, and queues this for the device. `step` counts from 1 (bias
+  // correction). `gradient_scale` multiplies every gradient: it contains the mean over samples and
+  // the clipping. A gated update() takes that of the gate instead.
   void prepare(double lr, double gradient_scale, int64_t step);
   // For a layer-wise optimizer: computes every tensor's rate for the next update(), and waits for
   // the device. For LAMB and Muon: overwrites the gradients with directions, which update() then
@@ -110,6 +112,10 @@ class Optimizer {
                                 size_t moments) const;
   void prepare_updates(const plan::ParameterLayout& layout);
   bool has_direction(const UpdateGroup& group) const;
+  // Whether adapt() computes something between the gradients and the update.
+  bool adapts() const { return memory_.norms != nullptr || memory_.muon != nullptr; }
+  void load();
+  void run_directions();
   void measure();
   double trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
   // `trust` multiplies a tensor's rate.

@@ -68,10 +68,4 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
   return lr;
 }
 
-double clip_factor(double norm, double limit) {
-  // the usual value, so that losses can be compared with other frameworks
-  constexpr double kEpsilon = 1e-6;
-  return limit > 0 ? std::min(1.0, limit / (norm + kEpsilon)) : 1.0;
-}
-
 }  // namespace lockstep::train

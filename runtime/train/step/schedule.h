@@ -1,5 +1,5 @@
 #pragma once
-// Learning rates and gradient clipping.
+// Learning rates.
 
 #include <cstdint>
 
@@ -13,8 +13,5 @@ double learning_rate(const ScheduleConfig& schedule,
                      int64_t step,
                      int64_t steps,
                      int64_t falls = 0);
-
-// The factor that limits the global norm to `limit`; 1 if limit is 0 (no limit).
-double clip_factor(double norm, double limit);
 
 }  // namespace lockstep::train

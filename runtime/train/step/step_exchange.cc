@@ -155,6 +155,17 @@ collectives::StepTotals StepExchange::totals(std::span<const collectives::LaneSt
   return totals_.sum(local, report);
 }
 
+collectives::GatheredSums StepExchange::gather_sums(
+    std::span<const collectives::LaneStatistics> local) {
+  return device_sums_->gather(local, gradients_->squares());
+}
+
+collectives::StepTotals StepExchange::reports(const collectives::StepReport& report) {
+  const collectives::StepTotals totals = totals_.sum({}, report);
+  totals_.wait_was_hidden();
+  return totals;
+}
+
 void StepExchange::start_later_sums(std::function<void(int bucket)> arrived) {
   sum_gather_.start_later(std::move(arrived));
 }

@@ -2,8 +2,11 @@
 // What the ranks send each other in a step: gradients, which are summed, and what is gathered from
 // the ranks that own it: parameters, or sums if every rank updates all parameters.
 
+#include <optional>
+
 #include "collectives/gather/sum_all_gather.h"
 #include "collectives/power_sgd/power_sgd.h"
+#include "collectives/reduce/device_sums.h"
 #include "collectives/reduce/gradient_exchange.h"
 #include "collectives/reduce/step_totals.h"
 #include "runtime/train/folder/run_timeline.h"
@@ -32,6 +35,11 @@ class StepExchange {
   // Waits for the queued work, then sums the statistics and squares of the step over all ranks.
   collectives::StepTotals totals(std::span<const collectives::LaneStatistics> local,
                                  collectives::StepReport report);
+  // The same in two parts, on a device that decides about its updates. Queues the gather of the
+  // statistics and squares;
+  collectives::GatheredSums gather_sums(std::span<const collectives::LaneStatistics> local);
+  // and exchanges what the ranks report, while the device works.
+  collectives::StepTotals reports(const collectives::StepReport& report);
   // This rank's parameters have changed: what has been gathered is old.
   void parameters_changed() { gathered_ = false; }
   // Gathers the latest parameters on every rank, or what they are computed from, if no step follows
@@ -57,6 +65,7 @@ class StepExchange {
   std::unique_ptr<collectives::PowerSgd> power_sgd_;  // null without PowerSGD
   std::unique_ptr<collectives::GradientExchange> gradients_;
   collectives::TotalsExchange totals_;
+  std::optional<collectives::DeviceSums> device_sums_;  // none on the host
   collectives::BucketAllGather parameter_gather_;
   collectives::SumAllGather sum_gather_;  // idle if no sums are gathered
   bool gathered_ = false;                 // whether every rank has the latest parameters

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "runtime/train/step/schedule.h"
 
@@ -21,15 +20,25 @@ bool updates_later(const plan::Plan& plan) {
   return !plan.sharding.shards_optimizer() && !plan.programs.training.gathers.empty();
 }
 
-// The divisor of the sum of losses: rows, or their weights.
-double counted(const collectives::StepTotals& totals) {
-  return totals.valid_count > 0 ? totals.valid_count : 1;
+// The device's gate, unless the host has to compute something between the gradients and the update.
+exec::UpdateGate* gate_of(const RunContext& context) {
+  const bool adapts = is_layer_wise(context.config.optimizer) || context.plan.traffic.muon;
+  return adapts ? nullptr : context.backend.update_gate();
+}
+
+exec::UpdateRule rule_of(const RunContext& context) {
+  const OptimizerConfig& optimizer = context.config.optimizer;
+  return {.rows = static_cast<double>(context.config.train.global_batch *
+                                      context.graphs.training.loss_rows_per_sample),
+          .clip_norm = optimizer.clip_norm,
+          .squares = std::ranges::count(moment_names(optimizer), "exp_avg_sq") > 0};
 }
 
 }  // namespace
 
-double mean_loss(const collectives::StepTotals& totals) {
-  return totals.loss_sum / counted(totals);
+// The divisor is the number of rows, or the sum of their weights.
+double mean_loss(const collectives::StepSums& sums) {
+  return sums.loss_sum / (sums.valid_count > 0 ? sums.valid_count : 1);
 }
 
 StepUpdate::StepUpdate(const RunContext& context,
@@ -39,6 +48,7 @@ StepUpdate::StepUpdate(const RunContext& context,
     : context_(context),
       exchange_(exchange),
       clock_(clock),
+      gate_(gate_of(context)),
       tensor_norms_(is_layer_wise(context.config.optimizer)
                         ? std::make_unique<TensorNorms>(
                               context.plan,
@@ -60,6 +70,7 @@ StepUpdate::StepUpdate(const RunContext& context,
                   .norms = tensor_norms_.get(),
                   .muon = muon_.get(),
                   .by_range = updates_later(context.plan),
+                  .gated = gate_ != nullptr,
                   .checksummed = context.config.guard.enabled,
                   .seed = context.config.seed}),
       average_(context.config.train.ema_decay != 0
@@ -70,11 +81,11 @@ StepUpdate::StepUpdate(const RunContext& context,
                          weights_of(context, memory),
                          reinterpret_cast<float*>(  // behind the moments
                              memory.moments + optimizer_.moment_begin(optimizer_.moments())),
-                         optimizer_.state_checksums())
+                         optimizer_.state_checksums(),
+                         gate_ != nullptr)
                    : nullptr),
       loss_scale_(context.config),
-      squares_gradients_(std::ranges::count(moment_names(context.config.optimizer), "exp_avg_sq") >
-                         0),
+      rule_(rule_of(context)),
       work_(context.backend.repeated_work()),
       gradient_checksums_(exchange.bit_checksums().size()) {}
 
@@ -83,54 +94,63 @@ void StepUpdate::observe(RunTimeline* timeline) {
   if (muon_) muon_->observe(timeline);
 }
 
-// The gradients are of the loss sum divided by the rows of a batch, times the loss scale.
-double StepUpdate::mean_scale(const collectives::StepTotals& totals) const {
-  const auto rows = static_cast<double>(context_.config.train.global_batch *
-                                        context_.graphs.training.loss_rows_per_sample);
-  return rows / counted(totals) / planned_scale_;
-}
-
-double StepUpdate::gradient_norm(const collectives::StepTotals& totals) const {
-  return std::sqrt(totals.squared_norm) * mean_scale(totals);
-}
-
-PlannedUpdate StepUpdate::plan(int64_t done, const collectives::StepTotals& totals) {
-  planned_scale_ = loss_scale_.value();
-  const double norm = gradient_norm(totals);
+PlannedUpdate StepUpdate::next(int64_t done) const {
   return {
       .lr = learning_rate(context_.config.schedule, done, context_.config.train.steps, rate_falls_),
-      .gradient_norm = norm,
-      .gradient_scale = mean_scale(totals) * clip_factor(norm, context_.config.optimizer.clip_norm),
-      .finite = std::isfinite(totals.loss_sum) && std::isfinite(norm) && !moments_overflow(norm),
       .number = done - loss_scale_.state().skipped + 1};
 }
 
-bool StepUpdate::moments_overflow(double gradient_norm) const {
-  const double clipped =
-      gradient_norm * clip_factor(gradient_norm, context_.config.optimizer.clip_norm);
-  return squares_gradients_ && clipped * clipped > std::numeric_limits<float>::max();
+PlannedUpdate StepUpdate::plan(int64_t done, const collectives::StepSums& sums) {
+  rule_.loss_scale = loss_scale_.value();
+  const exec::UpdateDecision decision = decide(sums);
+  PlannedUpdate update = next(done);
+  update.gradient_norm = decision.gradient_norm;
+  update.gradient_scale = decision.gradient_scale;
+  update.finite = decision.finite;
+  return update;
+}
+
+exec::UpdateDecision StepUpdate::decide(const collectives::StepSums& sums) const {
+  return exec::decide(rule_, sums);
 }
 
 // The loss of a pass in FP32 does not depend on the scale. FP16 activations may overflow in single
 // batches, which are skipped.
-bool StepUpdate::smaller_scale_helps(const collectives::StepTotals& totals) const {
+bool StepUpdate::smaller_scale_helps(const collectives::StepSums& sums) const {
   const bool loss_overflows =
-      !std::isfinite(totals.loss_sum) && context_.plan.layout.compute == DType::kF32;
+      !std::isfinite(sums.loss_sum) && context_.plan.layout.compute == DType::kF32;
   return loss_scale_.dynamic() && !loss_scale_.exhausted() && !loss_overflows;
 }
 
 void StepUpdate::apply(const PlannedUpdate& update) {
   const auto timed = clock_.time(&StepClock::Phases::optimizer, "update my slice");
-  exchange_.parameters_changed();
-  optimizer_.prepare(update.lr, update.gradient_scale, update.number);
-  if (StateChecksums* checksums = optimizer_.state_checksums()) {
-    std::ranges::copy(exchange_.bit_checksums(), gradient_checksums_.begin());
-    const bool summed_here =
-        context_.plan.sharding.shards_optimizer() || context_.communicator.size() == 1;
-    checksums->update_follows(summed_here ? gradient_checksums_ : std::span<const uint32_t>());
-  }
+  prepare(update);
+  if (gate_ != nullptr) gate_->open(static_cast<float>(update.gradient_scale));
   if (updates_later(context_.plan)) return update_by_bucket();
   adapt();
+  update_slice();
+}
+
+void StepUpdate::queue(int64_t done, std::span<const collectives::LaneStatistics> statistics) {
+  const auto timed = clock_.time(&StepClock::Phases::optimizer, "update my slice");
+  rule_.loss_scale = loss_scale_.value();
+  prepare(next(done));
+  gate_->decide(exchange_.gather_sums(statistics), rule_);
+  update_slice();
+}
+
+void StepUpdate::prepare(const PlannedUpdate& update) {
+  exchange_.parameters_changed();
+  optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+  StateChecksums* const checksums = optimizer_.state_checksums();
+  if (checksums == nullptr) return;
+  std::ranges::copy(exchange_.bit_checksums(), gradient_checksums_.begin());
+  const bool summed_here =
+      context_.plan.sharding.shards_optimizer() || context_.communicator.size() == 1;
+  checksums->update_follows(summed_here ? gradient_checksums_ : std::span<const uint32_t>());
+}
+
+void StepUpdate::update_slice() {
   work_->run([this] {
     optimizer_.update();
     if (average_) average_->update();

@@ -17,7 +17,7 @@ struct PlannedUpdate {
 };
 
 // The mean loss of a step.
-double mean_loss(const collectives::StepTotals& totals);
+double mean_loss(const collectives::StepSums& sums);
 
 class StepUpdate {
  public:
@@ -33,19 +33,25 @@ class StepUpdate {
   void set_rate_falls(int64_t falls) { rate_falls_ = falls; }
 
   // The update after `done` completed steps whose gradients have these totals.
-  PlannedUpdate plan(int64_t done, const collectives::StepTotals& totals);
+  PlannedUpdate plan(int64_t done, const collectives::StepSums& sums);
   // Updates this rank's slice; of sums that are yet to be gathered, each bucket when it arrives.
   // Collective.
   void apply(const PlannedUpdate& update);
+
+  // Whether a device can decide on its updates, so that they need not wait for the host.
+  bool can_queue() const { return gate_ != nullptr; }
+  // Queues the update that plan() and apply() would make after `done` completed steps, behind the
+  // gradients of the step, whose lanes have these statistics. Collective.
+  void queue(int64_t done, std::span<const collectives::LaneStatistics> statistics);
+  // The sums on which the queued update depends. Waits until they are there.
+  collectives::StepSums queued_sums() { return gate_->sums(); }
   // Call after each step: `applied` or not, because a number was not finite.
   void step_done(bool applied) { loss_scale_.step_done(applied); }
 
-  // The norm of the mean gradient of the step that was planned last, from these totals.
-  double gradient_norm(const collectives::StepTotals& totals) const;
-  // Whether a moment that averages squares could become infinite, which would freeze its parameter.
-  bool moments_overflow(double gradient_norm) const;
+  // The decision about the step that was planned last, if these were its sums.
+  exec::UpdateDecision decide(const collectives::StepSums& sums) const;
   // Whether a step that is not finite could be with a smaller loss scale.
-  bool smaller_scale_helps(const collectives::StepTotals& totals) const;
+  bool smaller_scale_helps(const collectives::StepSums& sums) const;
   // The checksums of the gradients of the last update, taken where they were summed, by pieces of
   // this rank's parts of the buckets.
   std::span<const uint32_t> gradient_checksums() const { return gradient_checksums_; }
@@ -55,20 +61,22 @@ class StepUpdate {
   LossScale& loss_scale() { return loss_scale_; }
 
  private:
-  double mean_scale(const collectives::StepTotals& totals) const;
+  PlannedUpdate next(int64_t done) const;
+  void prepare(const PlannedUpdate& update);
+  void update_slice();
   void adapt();
   void update_by_bucket();
 
   const RunContext& context_;
   StepExchange& exchange_;
   StepClock& clock_;
+  exec::UpdateGate* const gate_;               // null: the host decides
   std::unique_ptr<TensorNorms> tensor_norms_;  // null unless layer-wise
   std::unique_ptr<MuonDirections> muon_;       // null without Muon
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without an average
   LossScale loss_scale_;
-  const bool squares_gradients_;  // whether the optimizer has a moment of their squares
-  double planned_scale_ = 1;      // the loss scale of the step that was planned last
+  exec::UpdateRule rule_;  // of the step that was planned last
   int64_t rate_falls_ = 0;
   std::unique_ptr<exec::RepeatedWork> work_;
   std::vector<uint32_t> gradient_checksums_;

@@ -19,12 +19,29 @@
 // because what follows depends on it: clipping, a skipped step, damage, a stop. All ranks see the
 // same totals and so take the same branch.
 //
+// On a device that works from a queue, the update is queued behind the gradients and does not wait
+// for the host:
+//
+//   device  [gradients .............][sums][update slice][gradients of the next step ....
+//   host    [queue both][reports][wait ...]....[record, queue the next step]
+//
+// Sums. The device gathers the losses and squares of all ranks and decides itself
+// (exec::UpdateGate), by the same function as the host and so with the same bits. If a number is
+// not finite, the update does nothing. The host waits for the sums only, so it too knows the
+// outcome of a step before it queues the next one.
+// Reports. Flags are exchanged during the gradients; a signal that arrives later counts in the next
+// step. The busy times that are exchanged with them are those up to this point, so ranks compare
+// them one step late.
+// The host decides, as on a CPU, in a step that checks transfers or memory, and with an optimizer
+// that computes something between the gradients and the update (LAMB, LARS, Muon).
+//
 // Invariants. The update of a step begins after its totals, so a damaged or diverged step has
 // updated nothing and can be computed again; it ends before the next step's backward pass. Only the
-// residuals of compressed gradients change earlier. flags() is called before the update and waits
-// until a checkpoint has copied the state. The work queued by StepGradients and by StepUpdate may
-// be recorded once and replayed (RepeatedWork): values that change from step to step must be read
-// from a host_array().
+// residuals of compressed gradients change earlier. flags() is called before the update is queued
+// and waits until a checkpoint has copied the state. The work queued by StepGradients and by
+// StepUpdate may be recorded once and replayed (RepeatedWork): values that change from step to step
+// must be read from a host_array(). The host may change these arrays once it has the sums, while
+// the update runs: the constants of the update are copied to the device before (FlatUpdate::load).
 // Times. Waits for other ranks and for data are subtracted from the compute phase, so that the
 // phases of a step add up.
 #include "runtime/train/step/training_step.h"
@@ -60,11 +77,13 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
   checks_.begin_step(done);
   batches_.take();
   gradients_.begin_step(done, update_.loss_scale().value());
-  forward_backward();  // of my lanes; leaves the gradient of the global batch in my slices
-  const collectives::StepTotals totals = totals_ = exchange_totals(flags());
+  const bool queued = update_.can_queue() && !checks_.checks_transfers();
+  // Forward and backward pass of my lanes; leaves the gradient of the global batch in my slices.
+  const collectives::StepTotals totals = totals_ =
+      queued ? gradients_and_update(done, flags) : gradients(flags);
   if (damaged(totals)) return {.flags = totals.flags, .damaged = true};
   const PlannedUpdate update = update_.plan(done, totals);
-  if (update.finite) update_.apply(update);  // to my slice
+  if (update.finite && !queued) update_.apply(update);  // to my slice
   update_.step_done(update.finite);
   if (clock_.timeline != nullptr) clock_.timeline->step_done(done + 1, start_ms);
   return {.record = recorder_.record(done + 1, totals, update),
@@ -73,33 +92,59 @@ TrainingStep::Outcome TrainingStep::run(int64_t done, const std::function<int64_
 }
 // -------------------------------------------------------------------------------------------------
 
-void TrainingStep::forward_backward() {
+// The host decides about the update. If this rank was less busy than the slowest one, it spent the
+// difference waiting for it, whatever else it waited for.
+collectives::StepTotals TrainingStep::gradients(const std::function<int64_t()>& flags) {
+  forward_backward([this] {
+    batches_.load_ahead();
+    context_.backend.synchronize();
+  });
+  int64_t raised = flags();
+  const double busy_ms = clock_.busy_ms() - exchange_.exposed_ms();
+  if (!checks_.examine(now_ms() - clock_.start_ms)) raised |= kDamaged;
+  const collectives::StepTotals totals = exchange_.totals(
+      gradients_.statistics(),
+      {.flags = raised, .digest = checks_.digest().value_or(0), .busy_ms = busy_ms});
+  clock_.ranks_met();
+  clock_.phases.exchange = exchange_.exposed_ms();
+  clock_.phases.stragglers = std::min(clock_.phases.exchange, totals.slowest_ms - busy_ms);
+  return totals;
+}
+
+// The device decides. The update follows the gradients in its queue; the host waits for the sums
+// on which both decide, and prepares the next step during the update.
+collectives::StepTotals TrainingStep::gradients_and_update(int64_t done,
+                                                           const std::function<int64_t()>& flags) {
+  collectives::StepTotals totals;
+  double ahead_ms = 0;  // of the slowest rank, how much longer it was busy
+  forward_backward([&] {
+    const int64_t raised = flags();
+    update_.queue(done, gradients_.statistics());
+    batches_.load_ahead();
+    const double busy_ms = clock_.busy_ms();
+    totals = exchange_.reports({.flags = raised, .busy_ms = busy_ms});
+    clock_.ranks_met();
+    ahead_ms = totals.slowest_ms - busy_ms;
+    static_cast<collectives::StepSums&>(totals) = update_.queued_sums();
+  });
+  clock_.waited_ms = clock_.phases.exchange = exchange_.exposed_ms();
+  clock_.phases.stragglers = std::min(clock_.phases.exchange, ahead_ms);
+  return totals;
+}
+
+// Runs or queues both passes, and `finish`, which waits for them.
+void TrainingStep::forward_backward(const std::function<void()>& finish) {
   exchange_.begin_step(checks_.sent_gradients());
   StepClock::Phases& phases = clock_.phases;
   const double other_ms = phases.data + phases.optimizer;
   {
     const auto timed = clock_.time(&StepClock::Phases::compute, "gradients");
     gradients_.run(checks_);
-    batches_.load_ahead();
-    context_.backend.synchronize();
+    finish();
     if (clock_.timeline != nullptr && exchange_.queued())
       clock_.timeline->device_reduced(context_.backend.reduce_ms());
   }
   phases.compute -= exchange_.exposed_ms() + phases.data + phases.optimizer - other_ms;
-}
-
-// Ends the exchange. If this rank was less busy than the slowest one, it spent the difference
-// waiting for it, whatever else it waited for.
-collectives::StepTotals TrainingStep::exchange_totals(int64_t flags) {
-  const double busy_ms = now_ms() - clock_.met_ms - exchange_.exposed_ms();
-  if (!checks_.examine(now_ms() - clock_.start_ms)) flags |= kDamaged;
-  const collectives::StepTotals totals = exchange_.totals(
-      gradients_.statistics(),
-      {.flags = flags, .digest = checks_.digest().value_or(0), .busy_ms = busy_ms});
-  clock_.ranks_met();
-  clock_.phases.exchange = exchange_.exposed_ms();
-  clock_.phases.stragglers = std::min(clock_.phases.exchange, totals.slowest_ms - busy_ms);
-  return totals;
 }
 
 // Ranks that all update everything must have the same state.
@@ -128,11 +173,12 @@ TrainingStep::Repeated TrainingStep::compute_again(exec::OpObserver& observer) {
   const collectives::StepTotals again = exchange_.totals(gradients_.statistics(), {});
   Repeated repeated;
   repeated.loss = mean_loss(again);
-  repeated.grad_norm = update_.gradient_norm(again);
+  const exec::UpdateDecision decision = update_.decide(again);
+  repeated.grad_norm = decision.gradient_norm;
   repeated.same = is_same(again.loss_sum, totals_.loss_sum) &&
                   is_same(again.squared_norm, totals_.squared_norm);
   repeated.finite = std::isfinite(repeated.loss) && std::isfinite(repeated.grad_norm);
-  repeated.moments_overflow = update_.moments_overflow(repeated.grad_norm);
+  repeated.moments_overflow = decision.moments_overflow;
   return repeated;
 }
 

@@ -65,8 +65,9 @@ class TrainingStep {
   StepChecks& checks() { return checks_; }
 
  private:
-  void forward_backward();
-  collectives::StepTotals exchange_totals(int64_t flags);
+  collectives::StepTotals gradients(const std::function<int64_t()>& flags);
+  collectives::StepTotals gradients_and_update(int64_t done, const std::function<int64_t()>& flags);
+  void forward_backward(const std::function<void()>& finish);
   bool damaged(const collectives::StepTotals& totals) const;
 
   const RunContext& context_;

@@ -15,7 +15,8 @@ WeightAverage::WeightAverage(float decay,
                              exec::Backend& backend,
                              const FlatWeights& weights,
                              float* average,
-                             StateChecksums* checksums)
+                             StateChecksums* checksums,
+                             bool gated)
     : backend_(backend) {
   const auto moving = backend.host_array<exec::OptimizerUpdate>(1),
              exchanging = backend.host_array<exec::OptimizerUpdate>(1);
@@ -37,8 +38,8 @@ WeightAverage::WeightAverage(float decay,
   if (checksums != nullptr)
     checksums->watch(
         moved, numbers, {.gradients = StateArray::kWeight, .parameters = StateArray::kAverage});
-  update_ = backend.flat_update(moving, std::move(moved));
-  exchange_ = backend.flat_update(exchanging, std::move(exchanged));
+  update_ = backend.flat_update(moving, std::move(moved), gated);
+  exchange_ = backend.flat_update(exchanging, std::move(exchanged), false);
 }
 
 void WeightAverage::begin() {

@@ -23,21 +23,29 @@ std::vector<std::string> kept_arrays(const RunConfig& config);
 class WeightAverage {
  public:
   // `average`: the packed owned ranges, in memory of the backend; borrowed. `pieces` are the parts
-  // of these ranges. `checksums` watches the average; may be null.
+  // of these ranges. `checksums` watches the average; may be null. `gated`: update() passes the
+  // backend's UpdateGate.
   WeightAverage(float decay,
                 std::span<const StatePiece> pieces,
                 exec::Backend& backend,
                 const FlatWeights& weights,
                 float* average,
-                StateChecksums* checksums);
+                StateChecksums* checksums,
+                bool gated);
 
   // Sets the average to the weights.
   void begin();
   // One step of the average.
-  void update() { update_->run(); }
+  void update() {
+    update_->load();
+    update_->run();
+  }
   // Swaps average and weights, bit for bit, and rounds the new weights to the type that the ops
   // read.
-  void swap() { exchange_->run(); }
+  void swap() {
+    exchange_->load();
+    exchange_->run();
+  }
 
  private:
   // A piece of the weights and of their average.
