@@ -145,9 +145,10 @@ class Counter {
     work_.bytes +=
         static_cast<double>(chunks - 1) * (1 + d_x) * weight +
         (d_weight ? static_cast<double>(chunks - 1) * 2 * bytes(op_.outputs[Out::kDWeight]) : 0);
-    // The product writes the logits, the loss reads them twice and writes their gradient, which
-    // both other products read.
-    work_.bytes += (3 + (d_x || d_weight) + d_x + d_weight) * logits;
+    // The product writes the logits, the loss reads them and writes their gradient, which both
+    // other products read.
+    work_.bytes += (2 + (d_x || d_weight) + d_x + d_weight) * logits +
+                   reread_logits(loss.shape.rows, loss.shape.outputs, type);
     if (call_.has_output(Out::kDBias)) launch(2 * chunks, logits);
   }
 
@@ -165,20 +166,23 @@ class Counter {
     if (call_.has_output(Out::kDBias)) column_sum(shape.out_pixels(), shape.outputs, d_y);
   }
 
+  // On cuDNN, or on the native kernels: on tensor cores like products.
   void attention() {
-    cudnn_attention_supports(call_) ? multiply(type_of(graph::AttentionIn::kQkv)) : fma();
+    multiply(type_of(graph::AttentionIn::kQkv));
+    if (cudnn_attention_supports(call_) && attention_is_padded(call_)) launch(1);  // lengths
   }
 
   void attention_backward() {
     const graph::AttentionBackward<std::byte> backward{call_};
-    const double y = bytes(op_.inputs[graph::AttentionBackwardIn::kY]);
-    const double qkv = bytes(op_.inputs[graph::AttentionBackwardIn::kQkv]);
-    if (cudnn_attention_supports(call_)) {
-      work_.launches = backward.shape.batch / cudnn_attention_part(backward.shape).batch;
-      return multiply(type_of(graph::AttentionBackwardIn::kQkv));
+    multiply(type_of(graph::AttentionBackwardIn::kQkv));
+    if (!cudnn_attention_supports(call_)) {
+      // The sums of d_y y; gradients of queries; gradients of keys and values.
+      return launch(2,
+                    bytes(op_.inputs[graph::AttentionBackwardIn::kQkv]) +
+                        bytes(op_.inputs[graph::AttentionBackwardIn::kDY]));
     }
-    launch(2, qkv + y);  // delta, gradients of queries, gradients of keys and values
-    fma();
+    work_.launches = backward.shape.batch / cudnn_attention_part(backward.shape).batch;
+    if (attention_is_padded(call_)) work_.launches = 2 * work_.launches + 1;
   }
 
   void embedding() {  // reads only the rows of its tokens
@@ -198,10 +202,10 @@ class Counter {
     if (call_.has_output(Out::kDPosition)) launch(1, d_y + bytes(op_.outputs[Out::kDPosition]));
   }
 
+  // A wave of blocks writes sums over rows, which one more kernel adds up.
   void row_norm_backward() {
     const graph::RowNormBackward<float> backward{call_};
-    launch(backward.sums() / backward.columns,
-           2 * static_cast<double>(row_norm_backward_workspace(backward)));
+    launch(1, 2 * static_cast<double>(row_norm_backward_workspace(backward)));
   }
 
   void batch_norm() {
@@ -209,19 +213,36 @@ class Counter {
     if (call_.has_input(graph::BatchNormIn::kLaneStatistics)) return launch(1);
     launch(2,
            bytes(op_.inputs[graph::BatchNormIn::kX]) +
-               2 * static_cast<double>(batch_norm_workspace(call_)));
+               2 * static_cast<double>(batch_statistics_workspace(call_)));
   }
 
-  // Sums, their finish, and the gradients, which read everything again.
+  // Sums, their finish, and the gradient of x, for which x is read again, and the gradient of y that
+  // the first kernel has summed and masked.
   void batch_norm_backward() {
     using In = graph::BatchNormBackwardIn;
-    double read = bytes(op_.inputs[In::kDY]) + bytes(op_.inputs[In::kX]);
-    if (call_.has_input(In::kY)) read += bytes(op_.inputs[In::kY]);
-    launch(2, read + 2 * static_cast<double>(batch_norm_workspace(call_)));
+    const TensorId summed = op_.outputs[graph::BatchNormBackwardOut::kDDelta];
+    double again = bytes(op_.inputs[In::kX]);
+    if (summed != kNoTensor) {
+      again += bytes(summed);
+    } else {
+      for (const auto input : {In::kDY, In::kDY2, In::kY, In::kMask})
+        if (call_.has_input(input)) again += bytes(op_.inputs[input]);
+    }
+    launch(2, again + 2 * static_cast<double>(batch_norm_sums_workspace(call_)));
   }
 
-  // Reads the logits twice, then writes their gradient over them.
-  void softmax_cross_entropy() { launch(1, bytes(op_.inputs[graph::LossIn::kPrediction])); }
+  // Each logit is read once, and its gradient written over it. The rest of a very long row is read
+  // again.
+  void softmax_cross_entropy() {
+    launch(1);
+    work_.bytes += reread_logits(graph::SoftmaxCrossEntropy<std::byte>{call_}.rows,
+                                 graph::SoftmaxCrossEntropy<std::byte>{call_}.classes,
+                                 type_of(graph::LossIn::kPrediction));
+  }
+  static double reread_logits(int64_t rows, int64_t columns, DType type) {
+    const auto more = std::max<int64_t>(0, columns - max_kept_columns(size_of(type)));
+    return static_cast<double>(rows * more) * static_cast<double>(size_of(type));
+  }
 
   const graph::Graph& graph_;
   const graph::Op& op_;

@@ -16,7 +16,7 @@ namespace {
 
 // Threads per block, which handles a row. A multiprocessor has room for one block of long rows,
 // which keeps all of its registers busy.
-constexpr int kLong = 1024, kShort = 32;
+constexpr int kLong = kLongRowThreads, kShort = 32;
 constexpr int64_t kShortRow = 1024;  // max columns
 // Columns are counted in 32 bits, which saves registers, and a thread looks one stride ahead.
 constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1 - kLong * 8;
@@ -28,8 +28,7 @@ constexpr int64_t kMaxClasses = (int64_t{1} << 31) - 1 - kLong * 8;
 template <typename T, int Threads, bool Weighted>
 inline constexpr int kKept = Threads == kShort ? kShortRow / (kShort * kVectorWidth<T>)
                              : Weighted        ? 2
-                             : sizeof(T) == 2  ? 7
-                                               : 4;
+                                               : kept_vectors(sizeof(T));
 
 // Whether the target's logit is the first of the largest, which are not before the vector at
 // `first`.

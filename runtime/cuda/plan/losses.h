@@ -20,6 +20,14 @@ struct RowLoss {
 };
 inline constexpr float kNotCounted = -1;
 
+// Logits of a long row that a block keeps in registers, so that it reads them once.
+inline constexpr int kLongRowThreads = 1024;
+constexpr int kept_vectors(size_t element_bytes) { return element_bytes == 2 ? 7 : 4; }
+constexpr int64_t max_kept_columns(size_t element_bytes) {
+  return int64_t{kept_vectors(element_bytes)} * kLongRowThreads *
+         (16 / static_cast<int64_t>(element_bytes));
+}
+
 inline size_t loss_workspace_bytes(int64_t rows) {
   return static_cast<size_t>(rows) * sizeof(RowLoss);
 }
