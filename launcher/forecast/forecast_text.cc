@@ -132,6 +132,7 @@ void explain_kernels(const StepForecast& step) {
   };
   for (const ForecastPart& part : step.ops) row(part.name, part.kernels);
   row("all ops", all);
+  row("sums of lanes", step.lane_sums);
 }
 
 void explain_products(const StepForecast& step) {
@@ -308,14 +309,16 @@ void add_forecast(const run::PreparedRun& prepared, const Forecast& forecast, Js
   for (const ForecastPart& part : step.ops)
     json["predicted_ops"].push_back(Json::object(
         {{"op", part.name}, {"seconds", to_json(part.seconds)}, {"measured", part.measured}}));
-  for (const ForecastPart& part : step.ops)
-    if (part.kernels.launches > 0)
-      json["counted_kernels"].push_back(
-          Json::object({{"op", part.name},
-                        {"launches", part.kernels.launches},
-                        {"bytes", part.kernels.bytes},
-                        {"tensor_core_flops", part.kernels.tensor_flops},
-                        {"fma_flops", part.kernels.fma_flops}}));
+  const auto add_kernels = [&](const std::string& name, const cuda::KernelWork& work) {
+    if (work.launches > 0)
+      json["counted_kernels"].push_back(Json::object({{"op", name},
+                                                      {"launches", work.launches},
+                                                      {"bytes", work.bytes},
+                                                      {"tensor_core_flops", work.tensor_flops},
+                                                      {"fma_flops", work.fma_flops}}));
+  };
+  for (const ForecastPart& part : step.ops) add_kernels(part.name, part.kernels);
+  add_kernels("sums of lanes", step.lane_sums);
   for (const ForecastProduct& each : step.products)
     json["predicted_products"].push_back(Json::object({{"name", each.name},
                                                        {"m", each.product.m},

@@ -230,6 +230,19 @@ std::vector<ForecastPart> parts_of(const GraphWork& work,
   return parts;
 }
 
+cuda::KernelWork lane_sums_of(const run::PreparedRun& prepared) {
+  const plan::ShardingPlan& sharding = prepared.plan.sharding;
+  const collectives::SumSchedule schedule = sharding.shares().schedule(0);
+  cuda::KernelWork work;
+  for (size_t batch = 0; batch < schedule.size(); ++batch) {
+    for (const collectives::SumSchedule::Pass& pass : schedule[batch].passes) {
+      work.launches += static_cast<int64_t>(prepared.plan.layout.buckets.size());
+      work.bytes += static_cast<double>(pass.terms.size() + 1) * gradient_bytes(prepared);
+    }
+  }
+  return work;
+}
+
 std::vector<ForecastProduct> products_of(const GraphWork& work, const OpTimes& times, int lanes) {
   std::vector<ForecastProduct> products;
   for (const OpWork& op : work.works)
@@ -308,6 +321,7 @@ StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place)
       forecast.step * (peak_flops(*place.hardware, arithmetic, arithmetic.compute) * share));
   forecast.ops = parts_of(work, times, lanes);
   forecast.products = products_of(work, op_times, lanes);
+  if (place.hardware->kind == Hardware::Kind::kGpu) forecast.lane_sums = lane_sums_of(prepared);
   return forecast;
 }
 

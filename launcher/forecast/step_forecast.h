@@ -60,6 +60,7 @@ struct StepForecast {
   double measured_share = 0;              // of compute, by measured ops
   std::vector<ForecastPart> ops;          // by kind, those that take longest first
   std::vector<ForecastProduct> products;  // those that take longest first
+  cuda::KernelWork lane_sums;             // on a GPU: what adds up the gradients of a rank's lanes
 };
 
 StepForecast forecast_step(const run::PreparedRun& prepared, const Place& place);
