@@ -84,20 +84,24 @@ class Timer {
 
   // Meets the requests of all ops of the graph, as an executor does.
   void time(const graph::Graph& graph) {
-    LaunchContext context{.stream = stream_.get(),
-                          .matmul = &matmul_,
-                          .cudnn_attention = &attention_,
-                          .cudnn_conv2d = &convolution_,
-                          .capability = options_.capability,
-                          .multiprocessors = options_.multiprocessors,
-                          .tf32 = options_.tf32,
-                          .lanes_per_pass = options_.lanes_per_pass};
+    LaunchContext context = this->context();
     for (const graph::Op& op : graph.ops) op_set().choose(graph, op, &context);
   }
 
   std::string text() const { return choices_.text(); }
 
  private:
+  LaunchContext context() {
+    return {.stream = stream_.get(),
+            .matmul = &matmul_,
+            .cudnn_attention = &attention_,
+            .cudnn_conv2d = &convolution_,
+            .capability = options_.capability,
+            .multiprocessors = options_.multiprocessors,
+            .tf32 = options_.tf32,
+            .lanes_per_pass = options_.lanes_per_pass};
+  }
+
   struct Fastest {
     std::string algorithm;  // empty: none can run
     double ms = std::numeric_limits<double>::infinity(), first_ms = 0;
@@ -237,7 +241,7 @@ class Timer {
                                false,
                                operands.bias_gradient,
                                reinterpret_cast<float*>(arrays[5]),
-                               stream_.get());
+                               context());
         case Epilogue::kGeluGradient:
           return activation_backward<T>(
               {.activation = activation, .n = n, .d_y = out, .saved = saved, .d_x = out},
