@@ -36,6 +36,7 @@ __device__ __forceinline__ Vector<T, N> vector_at(const T* from) {
   static_assert(sizeof(Vector<T, N>) <= 16);
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
+
 // Calls f(row, count) for rows from `row` on, position.step apart: `kRows` at a time, and the last
 // ones one at a time. count is a constant. What f reads before it writes is in flight together.
 template <int kRows, int N, typename F>
