@@ -90,14 +90,16 @@ struct Fiber {
   unsigned exchanges = 0;  // that it has come to
 };
 
+// The values that a warp's lanes give each other. A lane can be one exchange ahead of another, so
+// values of two exchanges are kept.
+using LaneValues = std::array<std::array<LaneValue, kWarp>, 2>;
+
 // Where the lanes of a warp are, each a bit: those that can go on, that wait for each other, that
 // wait for the block; the others have ended.
 struct Warp {
   unsigned lanes = 0;  // that it has
   unsigned ready = 0, at_exchange = 0, at_barrier = 0;
-  // The values that the lanes give each other. A lane can be one exchange ahead of another, so
-  // values of two exchanges are kept.
-  std::array<std::array<LaneValue, kWarp>, 2> values;
+  LaneValues* values = nullptr;
 };
 
 // A warp runs until each of its lanes waits for the block or has ended, then the next one does.
@@ -112,6 +114,8 @@ class Block {
         warps_((fibers_.size() + kWarp - 1) / kWarp),
         warp_order_(warps_.size()) {
     stacks_ = stacks(fibers_.size());
+    auto* const values = reinterpret_cast<LaneValues*>(stacks_ + fibers_.size() * kStackBytes);
+    for (size_t i = 0; i < warps_.size(); ++i) warps_[i].values = values + i;
     std::iota(warp_order_.begin(), warp_order_.end(), size_t{0});
     if (order_ == Order::kReverse) std::reverse(warp_order_.begin(), warp_order_.end());
     for (size_t i = 0; i < fibers_.size(); ++i) {
@@ -127,14 +131,17 @@ class Block {
   unsigned lane() const { return static_cast<unsigned>(current_ % kWarp); }
 
  private:
-  // Memory for `count` stacks, kept from launch to launch: to clear it would take longer than most
-  // kernels.
+  // Memory for `count` stacks and, behind them, the values of their warps, which the kernels read,
+  // too. Kept from launch to launch: to clear it would take longer than most kernels.
   static std::byte* stacks(size_t count) {
     static size_t kept = 0;
     static std::byte* memory = nullptr;
+    const auto bytes = [](size_t stacks) {
+      return stacks * kStackBytes + (stacks + kWarp - 1) / kWarp * sizeof(LaneValues);
+    };
     if (count > kept) {
-      if (kept > 0) give_memory_back(memory, kept * kStackBytes);
-      memory = take_memory(count * kStackBytes);
+      if (kept > 0) give_memory_back(memory, bytes(kept));
+      memory = take_memory(bytes(count));
       kept = count;
     }
     return memory;
@@ -229,7 +236,7 @@ void Block::shuffle_warps() {
 
 const LaneValue* Block::exchange(unsigned mask, const LaneValue& value) {
   Fiber& fiber = fibers_[current_];
-  auto& values = warp().values[fiber.exchanges++ % 2];
+  auto& values = (*warp().values)[fiber.exchanges++ % 2];
   values[lane()] = value;
   fiber.mask = mask;
   wait(&Warp::at_exchange);

@@ -9,6 +9,8 @@
 #include <set>
 #include <vector>
 
+#include "runtime/cuda/dynamic_shared.h"
+#include "runtime/cuda/fragments.h"
 #include "runtime/cuda/kernel_tools.h"
 #include "tests/fibers/kernel_memory.h"
 #include "tests/reference/sanitizers.h"
@@ -76,14 +78,29 @@ __global__ void copy_kernel(const int* from, int* to) { *to = *from; }
 __global__ void copy_behind_kernel(const Numbers* from, int* to) { *to = *from->at; }
 __global__ void copy_given_kernel(Numbers from, int* to) { *to = *from.at; }
 __global__ void copy_to_given_kernel(const int* from, Written to) { *to.at = *from; }
-// What a kernel may use besides its arrays: its arguments, variables of its own and shared memory.
+// What a kernel may use besides its arrays: its arguments, variables of its own, shared memory, and
+// what other lanes give it.
 __global__ void copy_through_kernel(const int* from, int* to) {
   __shared__ int shared[kWarp];
   int own[2] = {};
   own[threadIdx.x % 2] = from[0];
   shared[threadIdx.x] = own[threadIdx.x % 2];
   __syncthreads();
-  to[threadIdx.x] = shared[kWarp - 1 - threadIdx.x];
+  auto* const sized = reinterpret_cast<int*>(dynamic_shared());
+  sized[threadIdx.x] = shared[kWarp - 1 - threadIdx.x];
+  __syncthreads();
+  to[threadIdx.x] = __shfl_xor_sync(kAllLanes, sized[threadIdx.x], 1);
+}
+// Reads and writes word `at` of the memory whose size the launch gives.
+__global__ void shared_word_kernel(int at, uint32_t* found) {
+  auto* const words = reinterpret_cast<uint32_t*>(dynamic_shared());
+  found[blockIdx.x] = words[at];
+  words[at] = 0;
+}
+__global__ void matrix_kernel(int off, uint32_t* found) {
+  uint32_t words[4];
+  load_matrices<false>(dynamic_shared() + off, words);
+  found[threadIdx.x] = words[0];
 }
 
 class StandInMemoryDeathTest : public ::testing::Test {
@@ -146,11 +163,27 @@ TEST_F(StandInMemoryDeathTest, WhatAGpuReachesIsAllowed) {
   from[0] = 7;
   const auto all = [&] {
     fibers::watch_kernels();
-    launch({{1}, {kWarp}, nullptr}, copy_through_kernel, from, to);
+    launch_with_shared({{1}, {kWarp}, nullptr}, kWarp * sizeof(int), copy_through_kernel, from, to);
     launch({{1}, {1}, nullptr}, copy_given_kernel, Numbers{from}, to + kWarp);
     std::exit(to[0] == 7 && to[kWarp] == 7 ? 0 : 1);
   };
   EXPECT_EXIT(all(), ::testing::ExitedWithCode(0), "");
+}
+
+// It ends within 16 bytes of what the launch gives, and each block finds NaNs in it.
+TEST_F(StandInMemoryDeathTest, SharedMemoryOfALaunchHasItsSize) {
+  auto* const found = reinterpret_cast<uint32_t*>(device_memory());
+  const auto start = [&](size_t bytes, int at) {
+    launch_with_shared({{2}, {1}, nullptr}, bytes, shared_word_kernel, at, found);
+  };
+  start(64, 15);
+  EXPECT_EQ(found[0], 0xffffffffu);
+  EXPECT_EQ(found[1], 0xffffffffu) << "a block finds what another one left";
+  start(kMaxSharedBytes, 0);
+  EXPECT_DEATH((fibers::watch_kernels(), start(64, 16)), "shared_word_kernel.*past an array");
+  EXPECT_DEATH(start(kMaxSharedBytes + 1, 0), "not every GPU has 101377 bytes of shared memory");
+  EXPECT_DEATH(launch_with_shared({{1}, {kWarp}, nullptr}, 64, matrix_kernel, 8, found),
+               "does not begin at 16 bytes");
 }
 
 TEST_F(StandInMemoryDeathTest, ALibraryThatGetsHostMemoryIsFound) {
