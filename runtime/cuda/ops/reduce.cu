@@ -1,6 +1,6 @@
 // As on the CPU, reductions go by rows, with a block of threads for each part of a result, or by
 // columns, with a thread for each part. The parts, whose number depends on the shape alone, are
-// then combined in order.
+// then combined in order. Sums of a matrix's columns in float are those of flat/column_sum.h.
 #include "runtime/graph/ops/reduce.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "runtime/cuda/by_type.h"
 #include "runtime/cuda/context.h"
+#include "runtime/cuda/flat/column_sum.h"
 #include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
 #include "runtime/cuda/plan/indexing.h"
@@ -168,7 +169,16 @@ void reduce(const graph::ReduceForward<T>& op, Stream stream) {
 
 void run(const graph::OpCall& call) {
   by_type<graph::ReduceForward>(call, [&]<typename T>(const auto& op) {
-    if (op.wide) {
+    if (is_column_sum(op)) {
+      column_sum(op.x,
+                 op.loops.reduced.count,
+                 op.loops.kept.count,
+                 op.loops.reduced.strides[0],
+                 false,
+                 static_cast<float*>(op.y),
+                 op.workspace,
+                 context_of(call));
+    } else if (op.wide) {
       reduce<T, float>(op, stream_of(call));
     } else {
       reduce<T, T>(op, stream_of(call));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/cuda/plan/column_sum.h"
 #include "runtime/cuda/plan/tiles.h"
 #include "runtime/cuda/plan/token_sort.h"
 #include "runtime/graph/ops/embedding.h"
@@ -99,7 +100,17 @@ struct ReduceParts {
     return {each, std::max<int64_t>(1, (loops.reduced.count + each - 1) / each)};
   }
 };
+// Whether they are the sums of a matrix's columns, in float: the gradient of a parameter that was
+// added to each row.
+template <typename T>
+bool is_column_sum(const graph::ReduceForward<T>& op) {
+  const auto& [kept, reduced] = op.loops;
+  return op.kind == graph::ReduceKind::kSum && op.wide && !op.loops.by_rows() && kept.rank == 1 &&
+         kept.strides[0] == 1 && kept.count > 0 && reduced.rank == 1 && reduced.count > 0;
+}
 inline size_t reduce_workspace(const graph::ReduceForward<float>& op) {
+  if (is_column_sum(op))
+    return column_sum_workspace_bytes(op.loops.reduced.count, op.loops.kept.count);
   const int64_t parts = ReduceParts::of(op.loops).count;
   return parts == 1 ? 0 : static_cast<size_t>(op.loops.kept.count * parts) * sizeof(float);
 }
