@@ -9,8 +9,8 @@
 namespace lockstep::cuda {
 
 struct BackendOptions {
-  int device = 0;               // ordinal among the visible GPUs
-  int capability = 0;           // compute capability: 90 for 9.0
+  int device = 0;      // ordinal among the visible GPUs
+  int capability = 0;  // compute capability: 90 for 9.0
   int multiprocessors = 1;
   DType compute = DType::kF32;  // of the run's parameters as the ops read them
   bool tf32 = false;            // float products are rounded to TF32
