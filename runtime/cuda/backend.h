@@ -9,9 +9,9 @@
 namespace lockstep::cuda {
 
 struct BackendOptions {
-  int device = 0;      // ordinal among the visible GPUs
-  int capability = 0;  // compute capability: 90 for 9.0
-  int multiprocessors = 1;
+  int device = 0;               // ordinal among the visible GPUs
+  int capability = 0;           // compute capability: 90 for 9.0
+  int multiprocessors = 1;      // that the GPU has
   DType compute = DType::kF32;  // of the run's parameters as the ops read them
   bool tf32 = false;            // float products are rounded to TF32
   bool record_graphs = true;    // false: repeated work is queued again each time, for debugging

@@ -3,6 +3,7 @@
 // files include this.
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <initializer_list>
 #include <type_traits>
@@ -25,6 +26,26 @@ struct alignas(sizeof(T) * N) Vector {
   T at[N];
 };
 
+template <typename T, int N>
+__device__ __forceinline__ void widen(const Vector<T, N>& from, float* to) {
+#pragma unroll
+  for (int i = 0; i < N; ++i) to[i] = to_float(from.at[i]);
+}
+
+// The same vector, but unknown to the compiler. Kernels that keep vectors in registers convert
+// unknown() ones, or else the compiler would keep the floats, which need twice the registers.
+template <typename T, int N>
+__device__ __forceinline__ Vector<T, N> unknown(const Vector<T, N>& vector) {
+#ifdef __CUDA_ARCH__
+  if constexpr (sizeof(vector) == 16) {
+    auto words = std::bit_cast<uint4>(vector);
+    asm volatile("" : "+r"(words.x), "+r"(words.y), "+r"(words.z), "+r"(words.w));
+    return std::bit_cast<Vector<T, N>>(words);
+  }
+#endif
+  return vector;
+}
+
 // Loads N elements from memory, at most 16 bytes at a time. The address must be a multiple of the
 // bytes read at a time.
 template <int N, typename T>
@@ -34,8 +55,7 @@ __device__ __forceinline__ void load(const T* from, float (&to)[N]) {
 #pragma unroll
   for (int first = 0; first < N; first += kAtOnce) {
     const auto vector = *reinterpret_cast<const Vector<T, kAtOnce>*>(from + first);
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) to[first + i] = to_float(vector.at[i]);
+    widen(vector, to + first);
   }
 }
 
@@ -90,6 +110,17 @@ __device__ __forceinline__ void store(const float (&from)[N], T* to) {
   }
 }
 
+// 2^x, with a relative error of at most 2^-22 (PTX's ex2.approx.ftz); results below 2^-126 are 0.
+__device__ __forceinline__ float exp2_approx(float x) {
+#ifdef __CUDA_ARCH__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+#else
+  return std::exp2(x);
+#endif
+}
+
 // Whether rows of `columns` elements can be read in vectors: every row of every array begins at a
 // multiple of 16 bytes. Absent arrays may be null.
 template <typename T>
@@ -134,6 +165,12 @@ struct Max {
   template <typename T>
   static __device__ __forceinline__ T apply(T a, T b) {
     return a > b ? a : b;
+  }
+};
+struct Min {
+  template <typename T>
+  static __device__ __forceinline__ T apply(T a, T b) {
+    return a < b ? a : b;
   }
 };
 

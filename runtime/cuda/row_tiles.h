@@ -36,11 +36,6 @@ __device__ __forceinline__ Vector<T, N> vector_at(const T* from) {
   static_assert(sizeof(Vector<T, N>) <= 16);
   return *reinterpret_cast<const Vector<T, N>*>(from);
 }
-template <typename T, int N>
-__device__ __forceinline__ void widen(const Vector<T, N>& vector, float (&to)[N]) {
-#pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = to_float(vector.at[i]);
-}
 
 // Calls f(row, count) for rows from `row` on, position.step apart: `kRows` at a time, and the last
 // ones one at a time. count is a constant. What f reads before it writes is in flight together.
