@@ -34,10 +34,11 @@ __device__ __forceinline__ uint8_t bits_above_zero(const float (&values)[kMaskBi
   return static_cast<uint8_t>(bits);
 }
 
-// Sums over rows have three steps, in an order that depends on the shape and on the GPU's number of
-// multiprocessors: a thread adds up rows of its block, the block adds its threads, and a last small kernel adds the blocks: kGroups
-// interleaved groups of them, and then the groups as a tree. Nothing is atomic. A block of the last
-// kernel has (kFewChannels, kGroups) threads, so that few channels are the work of several blocks.
+// Sums over rows have three steps, in an order that depends on the shape and on the GPU's number
+// of multiprocessors: a thread adds up rows of its block, the block adds its threads, and a last
+// small kernel adds the blocks: kGroups interleaved groups of them, then the groups as a tree.
+// Nothing is atomic. A block of the last kernel has (kFewChannels, kGroups) threads, so that few
+// channels are the work of several blocks.
 inline constexpr int kGroups = 64;
 inline constexpr int kFewChannels = 8;  // as many floats as memory is read in: 32 bytes
 

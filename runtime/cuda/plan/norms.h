@@ -44,8 +44,8 @@ inline size_t qk_norm_backward_workspace(const graph::QkNormBackward<float>& op)
 
 // ---- Batches ----
 
-// Blocks that a multiprocessor has room for, by their registers: of sums over the rows of x, and over
-// those of x and its gradients.
+// Blocks that a multiprocessor has room for, by their registers: of sums over the rows of x, and
+// over those of x and its gradients.
 inline constexpr int kBatchStatisticsBlocks = 4, kBatchNormSumsBlocks = 2;
 
 inline RowTiles batch_norm_tiles(
