@@ -7,6 +7,5 @@ set(cuda_kernel_sources
   ops/flash_attention_backward.cu ops/loss_rows.cu conv2d/conv2d.cu flat/add_rows.cu
   flat/bit_checksum.cu flat/column_sum.cu flat/content_hash.cu flat/operation_mark.cu
   flat/optimizers.cu flat/orthonormalize.cu flat/power_sgd.cu flat/squares.cu flat/tree_sum.cu
-  flat/update_decision.cu matmul/newton_schulz_steps.cu
-  matmul/plain_product.cu)
+  flat/update_decision.cu matmul/newton_schulz_steps.cu matmul/plain_product.cu)
 set(cuda_kernels_of_libraries ops/token_sort.cu)
