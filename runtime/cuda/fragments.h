@@ -78,8 +78,8 @@ __device__ __forceinline__ void multiply_add(SumFragment& sums,
 }
 
 // Four matrices of 8 rows of 16 bytes in shared memory: lane 8 m + r gives the address of row r of
-// matrix m. Of each matrix m a lane gets word `place` of row `group`, or, transposed, the 16-bit
-// elements in column `group` of rows 2 place and 2 place + 1.
+// matrix m. As words[m] a lane gets word `place` of row `group` of matrix m, or, transposed, the
+// 16-bit elements in column `group` of rows 2 place and 2 place + 1.
 template <bool kTransposed>
 __device__ __forceinline__ void load_matrices(const void* row, uint32_t (&words)[4]) {
 #if defined(__CUDA_ARCH__)

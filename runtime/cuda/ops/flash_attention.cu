@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
       float top = largest[half];
 #pragma unroll
       for (int n = 0; n < G::kTileFragments; ++n)
-        top = Max::apply(scores[n].at[2 * half], Max::apply(scores[n].at[2 * half + 1], top));
+        top = fmaxf(fmaxf(scores[n].at[2 * half], scores[n].at[2 * half + 1]), top);
       top = over_columns<Max>(top);
       // A query that has seen nothing yet: every power is 0.
       const float base = top == -std::numeric_limits<float>::infinity() ? 0 : top * power;
