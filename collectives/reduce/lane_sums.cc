@@ -67,7 +67,7 @@ void LaneSums::round_alone(int bucket, int local_lane) {
       {.arrays = &only, .wire = wire_.type, .residuals = residuals}, gradients, range.size());
 }
 
-// Of the sums of a pass, only those above the groups are rounded, and have residuals.
+// Only those sums of a pass that lie above the groups are rounded, and have residuals.
 void LaneSums::add_up_in_pairs(int bucket, const SumSchedule::Pass& pass) {
   const Range& range = gradients_.range(bucket);
   struct Open {

@@ -247,10 +247,10 @@ size_t weights_copy_bytes(const MemoryPlan& memory, const Plan& plan, const Plan
 }  // namespace
 
 int lanes_at_once(const graph::Graph& training, const Plan& plan, const PlanOptions& options) {
-  constexpr size_t kShare = 32;
+  constexpr size_t kShare = 12;
   // Residuals are kept of each sum of two.
   if (!options.device || options.device->adds_pairs || options.evaluation_only ||
-      plan.sharding.residual_groups > 0)
+      plan.sharding.residual_groups > 0 || plan.sharding.shares().most() <= 2)
     return 2;
   Plan other = plan;
   other.sharding.lanes_at_once = 2;

@@ -41,7 +41,7 @@ TrafficPlan plan_traffic(const graph::Graph& training,
                          const PlanOptions& options);
 
 // How many of a rank's lanes a device adds at once: the most, of 2, 4 and 8, for which the plan's
-// memory on the device grows by at most a 32nd over that for 2. Adding n lanes 2, 4 and 8 at a time
+// memory on the device grows by at most a 12th over that for 2. Adding n lanes 2, 4 and 8 at a time
 // reads and writes about 2 n, 1.5 n and 1.25 n gradients. Depends on everything else.
 int lanes_at_once(const graph::Graph& training, const Plan& plan, const PlanOptions& options);
 

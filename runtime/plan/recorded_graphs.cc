@@ -17,7 +17,7 @@ constexpr size_t kNodesOfMatrix = 16;   // PowerSGD
 constexpr size_t kNodesOfMuon = 80;     // of a matrix: its iteration
 constexpr size_t kNodesOfUpdate = 16;
 
-// What a step's lanes have in common.
+// The nodes of a step's parts.
 struct Nodes {
   size_t of_lane;      // without its passes of sums
   size_t of_exchange;  // of all buckets, and of what is gathered at once

@@ -2,7 +2,8 @@
 """Catches: a GPU that hangs, within a CUDA graph or outside, for which all ranks are blamed, or the
 wrong one; an operation that the rank has reached, or that others do not wait for; a single rank that
 waits for its GPU forever; memory of graphs that the plan does not count, counts for eager steps, or
-that is exceeded unseen; a GPU that waits for the host between its gradients and their update.
+that is exceeded unseen; lanes that replay the graph of another lane wrongly, or do not share one; a
+GPU that waits for the host between its gradients and their update.
 
 host_gpu_graphs_test.py PROGRAM: as in host_gpu_test.py.
 """
@@ -16,6 +17,7 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "distributed"))
 import lockstep_run  # noqa: E402
+from host_gpu_lanes import lengths, uneven_lanes  # noqa: E402
 from host_gpu_test import CONFIGS  # noqa: E402
 from host_gpu_trial import Trial  # noqa: E402
 
@@ -29,8 +31,10 @@ CONFIG = """
     execution { threads: 1 }
     output { tensorboard: false }
 """
-# Launches of the graph of gradients, after 2 and 3 steps.
+# Launches of the graph of gradients, after 2 and 3 steps, if there is one: of a rank's only lane, or
+# of all lanes. Of two lanes the first has the gathers and the last one the buckets.
 AFTER_2, AFTER_3 = 3, 5
+FIRST_AFTER_2, LAST_AFTER_2, LAST_AFTER_3 = 4, 5, 8
 LATE = r"rank {late} on \S+ \(process \d+\) has not reached the {what}, step {step}, for which " \
        r"{others} waited [\d.]+ s: its GPU hangs in a computation"
 
@@ -55,15 +59,16 @@ class Hangs:
                          f"case {number}: exit code 6 and one error", text)
         return (errors or [""])[0], text, run_dir
 
-    def named(self, number, ranks, late, hang, step, what, *arguments, environment=None):
+    def named(self, number, ranks, late, hang, step, what, *arguments, gathers=BUCKETS,
+              environment=None):
         error, text, _ = self.run(number, ranks, {late: hang}, *arguments, environment=environment)
         rest = [str(rank) for rank in range(ranks) if rank != late]
         others = (f"rank {rest[0]} has" if len(rest) == 1 else
                   f"ranks {', '.join(rest[:-1])} and {rest[-1]} have")
-        if what is None:  # as the stand-in counts: gathers first, then the buckets in their order
+        if what is None:  # as the stand-in counts: the graph's gathers, then the buckets in order
             found = re.search(r"piece (\d+) of (\d+) hangs, before the graph's exchange (\d+)", text)
             reached = int(found[3]) if found else -1
-            bucket = reached - BUCKETS
+            bucket = reached - gathers
             what = (rf"exchange of bucket {bucket} \([^)]+\)" if bucket >= 0 else
                     r"all-gather of bucket \d \([^)]+\)")
         pattern = LATE.format(late=late, what=what, step=step, others=others)
@@ -73,7 +78,7 @@ class Hangs:
 
     def the_last_piece(self, number):
         """Nobody waits for an operation of the GPU, but for the rank itself."""
-        error, text, run_dir = self.run(number, 2, {1: f"{AFTER_2}:last"})
+        error, text, run_dir = self.run(number, 2, {1: f"{LAST_AFTER_2}:last"})
         self.trial.check(
             re.search(r"rank 1 on \S+ \(process \d+\) has not finished the work of the GPU, step 2, "
                       r"for [\d.]+ s: its GPU hangs in a computation after the exchange of bucket "
@@ -85,7 +90,7 @@ class Hangs:
             f"case {number}: the record shows how far the GPU is", done.stdout + done.stderr)
 
     def all_ranks(self, number):
-        error, text, _ = self.run(number, 2, dict.fromkeys(range(2), f"{AFTER_3}:x5"))
+        error, text, _ = self.run(number, 2, dict.fromkeys(range(2), f"{LAST_AFTER_3}:x1"))
         self.trial.check(
             re.search(r"the GPUs of all ranks have been in the exchange of bucket 1 \([^)]+\), "
                       r"step 3, for [\d.]+ s: NCCL or the network hangs; .*ncclras", error),
@@ -95,8 +100,8 @@ class Hangs:
         between = {"LOCKSTEP_NCCL_BETWEEN_GRAPHS": "1"}
         first = r"(exchange|all-gather|broadcast|reduce-scatter)"
         cases = [
-            lambda: self.named(1, 2, 1, f"{AFTER_2}:1", 2, None),  # before any bucket
-            lambda: self.named(2, 2, 0, f"{AFTER_3}:14", 3, None),
+            lambda: self.named(1, 2, 1, f"{FIRST_AFTER_2}:1", 2, None),  # before any bucket
+            lambda: self.named(2, 2, 0, f"{LAST_AFTER_3}:14", 3, None, gathers=0),
             lambda: self.named(3, 4, 3, f"{AFTER_3}:28", 3, None),
             lambda: self.named(4, 2, 1, f"{AFTER_2}:20", 2, first + r" of bucket \d \([^)]+\)",
                                "--set", "comm.zero_stage=3"),
@@ -160,6 +165,12 @@ def memory(trial):
                         f"{name} {' '.join(arguments)}: {nodes[-1:]} nodes, {planned:.0f} planned",
                         table + run["text"])
     config = trial.folder / "mlp.textproto"
+    nodes = {}
+    for lanes in (4, 32):  # two recordings more than 8 lanes need
+        run = trial.train(config, "--device", "cuda", "--max-steps", "3", "--log-level", "debug",
+                          "--set", f"train.lanes={lanes}")
+        nodes[lanes] = int((re.findall(r"CUDA graphs: (\d+) nodes", run["text"]) or ["0"])[-1])
+    trial.check(0 < nodes[32] < 3 * nodes[4], f"many lanes share graphs: {nodes} nodes")
     rows, table = planned_rows(trial, config)
     eager, _ = planned_rows(trial, config, "--eager")
     trial.check("CUDA graphs" in table and "CUDA graphs" not in eager,
@@ -206,6 +217,8 @@ def main(program):
         alone(trial)
         memory(trial)
         never_dry(trial)
+        uneven_lanes(trial)
+        lengths(trial)
         return 1 if trial.failures else 0
 
 

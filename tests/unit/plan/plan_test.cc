@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <vector>
 
 #include "tests/reference/models.h"
@@ -55,22 +56,25 @@ TEST(Plan, MoreLanesAreAddedAtOnceWhereMemoryIsPlentiful) {
   options.sharding.lanes = 16;
   options.optimizer.moments = 2;
   options.bucket_mib = 0.01;
-  const auto at_once = [&](size_t library_bytes) {
-    options.device = PlanOptions::Device{.library_bytes = library_bytes};
-    const Plan plan = make_plan({graph}, options, none);
-    const auto buffer = static_cast<size_t>(plan.layout.gradient_elements) * sizeof(float);
-    const std::map<int, size_t> buffers = {{2, 5}, {4, 6}, {8, 9}};
-    EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients),
-              buffers.at(plan.sharding.lanes_at_once) * buffer);
-    return plan.sharding.lanes_at_once;
+  const auto planned = [&](size_t library_bytes, bool adds_pairs) {
+    options.device = PlanOptions::Device{.library_bytes = library_bytes, .adds_pairs = adds_pairs};
+    return make_plan({graph}, options, none);
   };
-  const size_t buffer =
-      static_cast<size_t>(make_plan({graph}, options, none).layout.elements) * sizeof(float);
-  EXPECT_EQ(at_once(0), 2);
-  EXPECT_EQ(at_once(32 * buffer), 4);
-  EXPECT_EQ(at_once(128 * buffer), 8);
+  const std::map<int, size_t> buffers = {{2, 5}, {4, 6}, {8, 9}};
+  const auto buffer = static_cast<size_t>(planned(0, true).layout.elements) * sizeof(float);
+  std::set<int> widths;
+  for (const size_t library_buffers : {0, 8, 32, 128}) {
+    const size_t two = planned(library_buffers * buffer, true).memory.device_bytes();
+    const Plan plan = planned(library_buffers * buffer, false);
+    const int width = plan.sharding.lanes_at_once;
+    EXPECT_EQ(plan.memory.row_bytes(RowKind::kGradients), buffers.at(width) * buffer);
+    EXPECT_EQ(width, 4 * buffer <= two / 12 ? 8 : buffer <= two / 12 ? 4 : 2);
+    widths.insert(width);
+  }
+  EXPECT_TRUE(widths.contains(4) && widths.contains(8));
+  EXPECT_EQ(planned(128 * buffer, true).sharding.lanes_at_once, 2);
   options.sharding.residual_groups = 8;
-  EXPECT_EQ(at_once(128 * buffer), 2);
+  EXPECT_EQ(planned(128 * buffer, false).sharding.lanes_at_once, 2);
   options.device.reset();
   EXPECT_EQ(make_plan({graph}, options, none).sharding.lanes_at_once, 2);
 }
