@@ -169,7 +169,7 @@ class Counter {
   // On cuDNN, or on the native kernels: on tensor cores like products.
   void attention() {
     multiply(type_of(graph::AttentionIn::kQkv));
-    if (cudnn_attention_supports(call_) && attention_is_padded(call_)) launch(1);  // lengths
+    if (cudnn_attention_supports(call_) && attention_is_padded(call_)) launch(2);  // of padding
   }
 
   void attention_backward() {
