@@ -47,7 +47,8 @@ class UpdateGate {
   virtual ~UpdateGate() = default;
   // Queues the decision (optimizers/decision.h): opens the gate if all is finite, else closes it.
   virtual void decide(const collectives::GatheredSums& gathered, const UpdateRule& rule) = 0;
-  // The sums of the latest decision. Waits for it, but not for work that was queued later.
+  // The sums of the latest decision. Waits for it, or for open(), but not for work that was queued
+  // later.
   virtual collectives::StepSums sums() = 0;
   // Queues: opens the gate, for a decision that the host has made.
   virtual void open(float gradient_scale) = 0;

@@ -167,7 +167,8 @@ TYPED_TEST(CudaOptimizersTest, FindsTheSliceOfEveryBlock) {
   }
   std::vector<cuda::PlacedSlice> table(slices.size());
   const uint32_t blocks = cuda::place_slices(slices, groups, groups, table.data());
-  cuda::optimizer_update<TypeParam>(table.data(), static_cast<int>(table.size()), blocks, nullptr);
+  cuda::optimizer_update<TypeParam>(
+      table.data(), static_cast<int>(table.size()), blocks, nullptr, nullptr);
   test::expect_same_bits(p_cpu, p, "parameters");
   test::expect_same_bits(m_cpu, m, "first moments");
   test::expect_same_bits(v_cpu, v, "second moments");

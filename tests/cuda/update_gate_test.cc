@@ -4,7 +4,7 @@
 
 #include "runtime/cuda/flat/update_gate.h"
 
-#include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -67,7 +67,9 @@ void check(const Reported& made, const exec::UpdateRule& rule, bool open) {
   const exec::UpdateDecision decision = exec::decide(rule, made.expected);
   EXPECT_EQ(gate.open, open ? 1u : 0u);
   EXPECT_EQ(decision.finite, open);
-  if (open) EXPECT_EQ(gate.gradient_scale, static_cast<float>(decision.gradient_scale));
+  if (open) {
+    EXPECT_EQ(gate.gradient_scale, static_cast<float>(decision.gradient_scale));
+  }
 }
 
 TEST(CudaUpdateGateTest, HasTheSumsAndTheDecisionOfTheHost) {

@@ -35,6 +35,7 @@ class QueuedGate final : public exec::UpdateGate {
     *opened_ = {gradient_scale, 1};
     LOCKSTEP_CUDA(
         cudaMemcpyAsync(gate_, opened_, sizeof(*opened_), cudaMemcpyHostToDevice, stream_));
+    LOCKSTEP_CUDA(cudaEventRecord(decided_, stream_));
   }
 
  private:

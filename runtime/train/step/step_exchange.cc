@@ -98,6 +98,8 @@ StepExchange::StepExchange(const RunContext& context, const RunMemory& memory)
           {context.plan.traffic.sum_gathers.rounded,
            context.plan.traffic.sum_gathers.floats,
            later_sums(context.plan)}) {
+  if (memory.sums != nullptr)
+    device_sums_.emplace(context.slices, context.backend, context.lane_shares(), memory.sums);
   if (!context.plan.traffic.sum_gathers.empty())
     gradients_->on_summed([this](int bucket) { sum_gather_.add_bucket(bucket); });
 }

@@ -134,6 +134,7 @@ void StepUpdate::apply(const PlannedUpdate& update) {
 void StepUpdate::queue(int64_t done, std::span<const collectives::LaneStatistics> statistics) {
   const auto timed = clock_.time(&StepClock::Phases::optimizer, "update my slice");
   rule_.loss_scale = loss_scale_.value();
+  gate_->sums();  // the constants of the last update are on the device, also if the host decided
   prepare(next(done));
   gate_->decide(exchange_.gather_sums(statistics), rule_);
   update_slice();
