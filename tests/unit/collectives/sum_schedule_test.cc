@@ -43,7 +43,10 @@ Counts run(const LaneShares& shares, int rank) {
     } else if (shares.order == LaneOrder::kTogether) {
       for (int i = 0; i < shares.of(rank).count; ++i) arriving.push_back({shares.of(rank)[i], 1});
     } else {
-      arriving.push_back({shares.of(rank)[static_cast<int>(b)], 1});
+      const LocalLanes local = shares.of(rank);
+      const int first = static_cast<int>(b) * shares.lanes_per_pass;
+      for (int i = first; i < std::min(first + shares.lanes_per_pass, local.count); ++i)
+        arriving.push_back({local[i], 1});
     }
     EXPECT_EQ(arriving.size(), schedule[b].buffers.size());
     for (size_t i = 0; i < arriving.size(); ++i) {
@@ -94,6 +97,25 @@ TEST(SumSchedule, EveryWidthHasTheBitsOfPairs) {
           for (int rank = 0; rank < schedules; ++rank) {
             SCOPED_TRACE(std::to_string(lanes) + " lanes, rank " + std::to_string(rank) + " of " +
                          std::to_string(ranks) + ", width " + std::to_string(width));
+            run(shares, rank);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Lanes that run together are added together, whatever the width.
+TEST(SumSchedule, LanesOfAPassHaveTheBitsOfPairs) {
+  for (int lanes = 1; lanes <= 40; ++lanes) {
+    for (int ranks = 1; ranks <= std::min(lanes, 8); ++ranks) {
+      for (const int pass : {2, 3, 4, 8, 64}) {
+        for (const int width : {2, 8}) {
+          const LaneShares shares = {
+              .lanes = lanes, .ranks = ranks, .lanes_per_pass = pass, .width = width};
+          for (int rank = 0; rank < ranks; ++rank) {
+            SCOPED_TRACE(std::to_string(lanes) + " lanes, rank " + std::to_string(rank) + " of " +
+                         std::to_string(ranks) + ", passes of " + std::to_string(pass));
             run(shares, rank);
           }
         }
