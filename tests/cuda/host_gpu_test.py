@@ -97,14 +97,14 @@ def same_as_the_cpu(trial, name, config):
 
 
 def back_from_the_gpu(trial, config, cpu, of_the_cpu):
-    """A GPU pads the vocabulary in memory: its checkpoints have the shapes of the CPU's."""
+    """A GPU pads the vocabulary in memory: its weights have the CPU's shapes in files, and moments,
+    which are slices of the flat buffer there, find their parameters again."""
     back = trial.folder / "back"
     trial.train(config, "--device", "cuda", "--max-steps", "4", run_dir=back)
-    for file in ("model.safetensors", "optimizer-00000-of-00001.safetensors"):
-        shapes = [shapes_of(run_dir / "checkpoints" / "step-00000004" / file)
-                  for run_dir in (of_the_cpu, back)]
-        trial.check(shapes[0] == shapes[1] and [19, 32] in shapes[0].values(),
-                    f"gpt: {file} of a GPU has the CPU's names and shapes", str(shapes))
+    model = pathlib.Path("checkpoints", "step-00000004", "model.safetensors")
+    shapes = [shapes_of(run_dir / model) for run_dir in (of_the_cpu, back)]
+    trial.check(shapes[0] == shapes[1] and [19, 32] in shapes[0].values(),
+                "gpt: the weights of a GPU have the CPU's names and shapes", str(shapes))
     moved = trial.train(config, "--device", "cpu", "--resume", "auto", run_dir=back)
     trial.close(cpu["losses"], moved["losses"], 2e-5, "gpt: begun on the GPU, ended on the CPU")
 
