@@ -21,7 +21,7 @@ from host_gpu_lanes import lengths, uneven_lanes  # noqa: E402
 from host_gpu_test import CONFIGS  # noqa: E402
 from host_gpu_trial import Trial  # noqa: E402
 
-BUCKETS = 4
+BUCKETS = 7
 CONFIG = """
     model { mlp { hidden: [48, 24] } }
     data { synthetic { samples: 500 features: 20 classes: 5 } }
@@ -34,7 +34,7 @@ CONFIG = """
 # Launches of the graph of gradients, after 2 and 3 steps, if there is one: of a rank's only lane, or
 # of all lanes. Of two lanes the first has the gathers and the last one the buckets.
 AFTER_2, AFTER_3 = 3, 5
-FIRST_AFTER_2, LAST_AFTER_2, LAST_AFTER_3 = 4, 5, 8
+FIRST_AFTER_2, LAST_AFTER_2, LAST_AFTER_3 = 3, 4, 7
 LATE = r"rank {late} on \S+ \(process \d+\) has not reached the {what}, step {step}, for which " \
        r"{others} waited [\d.]+ s: its GPU hangs in a computation"
 

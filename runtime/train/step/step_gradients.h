@@ -46,7 +46,7 @@ class StepGradients {
   const StepClock& clock_;
   exec::LengthBucketExecutors executors_;
   std::vector<int> patterns_;  // by local lane: plan::recorded_lanes(); empty: steps are recorded
-  // Of lanes: by the first lane of the pattern and length. Of steps: see step_recording().
+  // Those of lanes by the first lane of the pattern and length; for steps see step_recording().
   std::vector<std::unique_ptr<exec::RepeatedWork>> recordings_;
   std::span<graph::LaneContext> lanes_;                // by local lane
   std::span<collectives::LaneStatistics> statistics_;  // by local lane
