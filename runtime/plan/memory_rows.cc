@@ -200,7 +200,8 @@ class Rows {
 
   void add_device(const PlanOptions::Device& device) {
     add(RowKind::kDeviceBatches, device.batch_bytes, "of the lanes in flight");
-    add(RowKind::kSums, device.sums_bytes, "loss and norm, of all ranks and lanes");
+    if (device.sums_bytes > 0)
+      add(RowKind::kSums, device.sums_bytes, "loss and norm, of all ranks and lanes");
     add(RowKind::kLibraries, device.library_bytes, "for matrix products and sums");
     // One reservation holds all rows, each at an aligned address.
     for (MemoryRow& row : rows_)
