@@ -176,8 +176,10 @@ class Counter {
     const graph::AttentionBackward<std::byte> backward{call_};
     multiply(type_of(graph::AttentionBackwardIn::kQkv));
     if (!cudnn_attention_supports(call_)) {
-      // The sums of d_y y; gradients of queries; gradients of keys and values.
-      return launch(2,
+      // Gradients of queries; gradients of keys and values, of large heads apart. Each reads
+      // everything.
+      constexpr int64_t kJoined = 128;  // the largest heads
+      return launch(backward.shape.head_size <= kJoined ? 1 : 2,
                     bytes(op_.inputs[graph::AttentionBackwardIn::kQkv]) +
                         bytes(op_.inputs[graph::AttentionBackwardIn::kDY]));
     }
