@@ -73,6 +73,8 @@ def lengths(trial):
         trial.check(run["weights_hash"] == alone["weights_hash"],
                     f"lengths: {ranks} ranks {' '.join(arguments)}: the bits of one rank, replayed",
                     run["text"])
+    trial.refused(2, ["execution.lanes_per_pass: value is 2; allowed with execution.length_buckets: 1"],
+                  *how, "--set", "execution.lanes_per_pass=2")
     half = trial.folder / "lengths-half"
     trial.train(*how, "--max-steps", "3", run_dir=half)
     run = trial.train(*how, "--resume", "auto", run_dir=half, **with_ranks(trial, 2))

@@ -13,8 +13,10 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/half.h"
@@ -223,6 +225,14 @@ bool aligned(const void* first, const LayoutImage& layout, uint32_t alignment) {
   const auto at = reinterpret_cast<uintptr_t>(first);
   return at % alignment == 0 &&
          (layout.batch == 1 || static_cast<uintptr_t>(layout.offset(1)) % alignment == 0);
+}
+
+// The heuristic's algorithms, by their mark, and the products for which AlgoCheck has accepted them
+// besides that which they were found for, by the mark that the heuristic would give.
+std::set<std::pair<uint64_t, uint64_t>> accepted;
+
+uint64_t mark_for(const ProductImage& product, const cublasLtMatmulAlgo_t& algorithm) {
+  return lockstep::fibers::algorithm_for(product, promised_to(algorithm)).data[0];
 }
 
 }  // namespace
@@ -447,6 +457,7 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t,
     return CUBLAS_STATUS_NOT_SUPPORTED;
   result->state = CUBLAS_STATUS_SUCCESS;
   result->workspaceSize = workspace_of(number, product);
+  accepted.insert({algorithm->data[0], mark_for(product, *algorithm)});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
@@ -472,9 +483,11 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t,
   const int number = number_of(*algorithm);
   if (number == lockstep::fibers::kNoSuchAlgorithm) return CUBLAS_STATUS_INVALID_VALUE;
   Preference found = promised_to(*algorithm);
-  if (algorithm->data[0] == 0) {
+  const uint64_t mark = mark_for(product, *algorithm);
+  if (algorithm->data[0] == 0 ||
+      (algorithm->data[0] != mark && accepted.contains({algorithm->data[0], mark}))) {
     found = {.workspace_bytes = workspace_of(number, product), .alignment = {1, 1, 1, 1}};
-  } else if (algorithm->data[0] != algorithm_for(product, found).data[0]) {
+  } else if (algorithm->data[0] != mark) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const Description& how = product.how;
