@@ -218,8 +218,8 @@ class Counter {
                2 * static_cast<double>(batch_statistics_workspace(call_)));
   }
 
-  // Sums, their finish, and the gradient of x, for which x is read again, and the gradient of y that
-  // the first kernel has summed and masked.
+  // Sums, their finish, and the gradient of x, for which x is read again, and the gradient of y
+  // that the first kernel has summed and masked.
   void batch_norm_backward() {
     using In = graph::BatchNormBackwardIn;
     const TensorId summed = op_.outputs[graph::BatchNormBackwardOut::kDDelta];

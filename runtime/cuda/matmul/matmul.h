@@ -41,8 +41,8 @@ struct Product {
   bool tf32 = false;        // float inputs rounded to 10 bits of mantissa for the tensor cores
   Epilogue epilogue = Epilogue::kNone;
   // Products of several lanes: their rows of a and out one after the other, or a batch. A pass has
-  // up to `pass` lanes; all their products have the algorithm of a whole pass, and so the same bits,
-  // however many lanes are computed at once.
+  // up to `pass` lanes; all their products have the algorithm of a whole pass, and so the same
+  // bits, however many lanes are computed at once.
   enum class Lanes : uint8_t { kRows, kBatch };
   int64_t lanes = 1, pass = 1;
   Lanes lanes_are = Lanes::kRows;

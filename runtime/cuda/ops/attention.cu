@@ -360,10 +360,8 @@ constexpr exec::Implementation kRows[] = {
         graph::OpKind::kAttention, "flash"),
     exec::row<run_plain, exec::no_workspace, float_attention_supports>(graph::OpKind::kAttention,
                                                                        "plain"),
-    exec::row<run_cudnn_backward,
-              cudnn_attention_workspace,
-              cudnn_attention_supports,
-              has_cudnn>(graph::OpKind::kAttentionBackward, "cudnn"),
+    exec::row<run_cudnn_backward, cudnn_attention_workspace, cudnn_attention_supports, has_cudnn>(
+        graph::OpKind::kAttentionBackward, "cudnn"),
     exec::row<flash_attention_backward,
               native_attention_backward_workspace,
               half_attention_supports>(graph::OpKind::kAttentionBackward, "flash"),
