@@ -4,11 +4,17 @@
 #include "runtime/train/step/mixup.h"
 
 namespace lockstep::train {
-
 namespace {
 
 size_t recordings_of(const plan::ShardingPlan& sharding, size_t lengths, size_t lanes) {
   return sharding.records_lanes() ? lengths * lanes : plan::recorded_steps(lengths, lanes);
+}
+
+// Whether work is recorded. Ranks count the operations between them as they queue them, not as they
+// replay them. If lanes have several lengths, a rank may replay what another one queues for the
+// first time. So work that has such operations is not recorded then.
+bool records(size_t lengths, int ranks, bool communicates) {
+  return !communicates || lengths == 1 || ranks == 1;
 }
 
 }  // namespace
@@ -78,6 +84,7 @@ void StepGradients::compute(GatheredChecksums* checked, bool recorded) {
     runs_together() ? run_lanes_together() : run_lanes();
     reduce(checked);
   };
+  recorded = recorded && records(executors_.size(), context_.communicator.size(), true);
   exec::RepeatedWork* const recording = recorded ? step_recording() : nullptr;
   recording != nullptr ? recording->run(work) : work();
 }
@@ -107,7 +114,12 @@ void StepGradients::compute_lane(size_t lane, GatheredChecksums* checked, bool r
     reduce(checked);
   };
   const size_t pattern = static_cast<size_t>(patterns_[lane]);
-  recorded ? recordings_[pattern * executors_.size() + length]->run(std::cref(work)) : work();
+  const bool communicates = lane == 0 || last;
+  if (recorded && records(executors_.size(), context_.communicator.size(), communicates)) {
+    recordings_[pattern * executors_.size() + length]->run(std::cref(work));
+  } else {
+    work();
+  }
   if (!last) end_lane();
 }
 
