@@ -138,17 +138,6 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// 2^x, with numbers below 2^-126 as 0.
-__device__ __forceinline__ float exp2_fast(float x) {
-#ifdef __CUDA_ARCH__
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-#else
-  return exp2f(x);
-#endif
-}
-
 // The word that tensor cores take for a float: rounded to TF32, ties away from 0.
 __device__ __forceinline__ uint32_t tf32_word(float x) {
 #ifdef __CUDA_ARCH__

@@ -5,6 +5,7 @@
 #include "models/huggingface/lora_layers.h"
 #include "runtime/data/format.h"
 #include "runtime/graph/fusion.h"
+#include "runtime/graph/gradient_order.h"
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/parameter_groups.h"
 #include "runtime/run/capability_checks.h"
@@ -49,6 +50,8 @@ graph::Graph build_graph(const ResolvedRun& run,
   };
   graph::fuse_batch_norms(graph, supports);
   graph::save_relu_masks(graph, supports);
+  if (purpose == graph::Purpose::kTraining && run.ops->separate_memory)
+    graph::postpone_weight_gradients(graph);
   return graph;
 }
 

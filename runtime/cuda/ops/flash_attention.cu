@@ -72,14 +72,14 @@ __global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
       top = over_columns<Max>(top);
       // A query that has seen nothing yet: every power is 0.
       const float base = top == -std::numeric_limits<float>::infinity() ? 0 : top * power;
-      const float shrink = exp2_fast(fmaf(largest[half], power, -base));
+      const float shrink = exp2_approx(fmaf(largest[half], power, -base));
       largest[half] = top;
       denominator[half] *= shrink;
 #pragma unroll
       for (int n = 0; n < G::kTileFragments; ++n) {
 #pragma unroll
         for (int i = 2 * half; i < 2 * half + 2; ++i) {
-          scores[n].at[i] = exp2_fast(fmaf(scores[n].at[i], power, -base));
+          scores[n].at[i] = exp2_approx(fmaf(scores[n].at[i], power, -base));
           denominator[half] += scores[n].at[i];
         }
       }

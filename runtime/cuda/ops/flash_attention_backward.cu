@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
     for (int n = 0; n < G::kTileFragments; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const float weight = exp2_fast(fmaf(scores[n].at[i], power, -base[i / 2]));
+        const float weight = exp2_approx(fmaf(scores[n].at[i], power, -base[i / 2]));
         d_scores[n].at[i] = weight * fmaf(d_scores[n].at[i], a.dropout.factor, -delta[i / 2]);
       }
     }
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(G::kThreads, G::kMinBlocks)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const float base = tile.log_sum_exp[n * 8 + sum_column(i)] * kLog2E;
-        weights[n].at[i] = exp2_fast(fmaf(weights[n].at[i], power, -base));
+        weights[n].at[i] = exp2_approx(fmaf(weights[n].at[i], power, -base));
       }
     }
     uint32_t kept = ~0u;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "runtime/graph/gradient_order.h"
 #include "runtime/plan/plan_parts.h"
 #include "tests/reference/models.h"
 
@@ -120,6 +121,42 @@ TEST(Layout, LastBucketsBecomeShorter) {
     for (const collectives::Range& block : layout.blocks)
       EXPECT_EQ(std::ranges::count(layout.buckets, block.end, &collectives::Range::end), 1);
   }
+}
+
+// The exchange of a large table is hidden by products that follow its gradient.
+TEST(Layout, WeightsFollowALargeTable) {
+  graph::Graph graph = models::build_model(testing::small_gpt(), {}, 2, graph::Purpose::kTraining);
+  const auto written = [](const graph::Graph& training) {
+    std::vector<TensorId> ids;
+    for (const graph::Op& op : training.ops)
+      for (const TensorId id : op.outputs)
+        if (id != kNoTensor) ids.push_back(id);
+    std::ranges::sort(ids);
+    return ids;
+  };
+  const auto table_comes_last = [](const graph::Graph& training) {
+    const ParameterLayout layout = make_layout(training, 2, 2048);
+    const auto last = std::ranges::max_element(layout.slots, {}, &ParameterSlot::offset);
+    return last->name == "transformer.wte.weight" || last->name == "transformer.wpe.weight";
+  };
+  const graph::Graph before = graph;
+  EXPECT_TRUE(table_comes_last(before));
+  graph::postpone_weight_gradients(graph);
+  EXPECT_FALSE(table_comes_last(graph));
+  EXPECT_EQ(graph.ops.size(), before.ops.size() + 4);
+  EXPECT_EQ(written(graph), written(before));
+  for (size_t i = before.ops.size(); i < graph.ops.size(); ++i) {
+    const graph::Op& op = graph.ops[i];
+    EXPECT_EQ(op.kind, graph::OpKind::kLinearBackward);
+    EXPECT_EQ(op.outputs[graph::LinearBackwardOut::kDX], kNoTensor);
+    EXPECT_TRUE(op.name.find("h.0.") != std::string::npos) << op.name;
+  }
+  // A small one is sent with the rest.
+  graph::Graph resnet = models::build_model(
+      testing::small_resnet(), testing::small_image_io(), 2, graph::Purpose::kTraining);
+  const size_t ops = resnet.ops.size();
+  graph::postpone_weight_gradients(resnet);
+  EXPECT_EQ(resnet.ops.size(), ops);
 }
 
 // What has no gradient lies behind what has, and takes no room of gradients, moments and sums.
