@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "runtime/graph/gradient_order.h"
+#include "runtime/graph/ops/linear.h"
 #include "runtime/plan/plan_parts.h"
 #include "tests/reference/models.h"
 
