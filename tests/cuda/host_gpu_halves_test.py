@@ -83,7 +83,7 @@ def padding(trial):
     run = trial.train(*how)
     native = trial.train(*how, environment={"FAKE_CUDNN_REFUSES": "attention"})
     trial.close(native["losses"], run["losses"], 2e-2, "padding: cuDNN and native kernels alike")
-    warning = "attention uses the native kernel"
+    warning = "attention uses native kernels"
     trial.check(warning in native["text"] and warning not in run["text"], "padding: cuDNN takes it",
                 run["text"])
     others = {"eager": trial.train(*how, "--eager")}
