@@ -21,7 +21,7 @@ from host_gpu_lanes import lengths, uneven_lanes  # noqa: E402
 from host_gpu_test import CONFIGS  # noqa: E402
 from host_gpu_trial import Trial  # noqa: E402
 
-BUCKETS = 7
+BUCKETS = 8
 CONFIG = """
     model { mlp { hidden: [48, 24] } }
     data { synthetic { samples: 500 features: 20 classes: 5 } }

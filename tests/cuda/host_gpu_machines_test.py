@@ -66,7 +66,7 @@ def faults(trial, config):
     named = lockstep_run.run(
         trial.program,
         ["train", config, "--device", "cuda", "--eager", "--run-dir", trial.folder / "named"], 0,
-        {"FAKE_CUDA_FAULT": "400", "CUDA_LAUNCH_BLOCKING": "1"}, limit_s=60)
+        {"FAKE_CUDA_FAULT": "410", "CUDA_LAUNCH_BLOCKING": "1"}, limit_s=60)
     op = r"error: \w+ '[^']+': .*" + words
     trial.check(named.returncode == 70 and re.search(op, named.stderr),
                 "--eager and CUDA_LAUNCH_BLOCKING name the op", named.stderr)

@@ -39,10 +39,10 @@ __global__ void __launch_bounds__(kThreads) decide_kernel(collectives::GatheredS
   if (thread < kStatistics) statistics[thread] = statistic;
   __syncthreads();
   if (thread != 0) return;
-  ExactSum squares;
-  for (int i = 0; i < ExactSum::kWords; ++i) squares.words[i] = words[i];
+  // A copy would not fit into registers.
+  const double squares = reinterpret_cast<const ExactSum*>(words)->value();
   const collectives::StepSums all = {
-      statistics[0], statistics[1], statistics[2], statistics[3], squares.value()};
+      statistics[0], statistics[1], statistics[2], statistics[3], squares};
   const exec::UpdateDecision decision = exec::decide(rule, all);
   *sums = all;
   *gate = {static_cast<float>(decision.gradient_scale), decision.finite ? 1u : 0u};
