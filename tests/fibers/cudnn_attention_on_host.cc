@@ -99,7 +99,7 @@ struct Head {
     const int64_t right = shape.causal ? 0 : left - 1;
     return key + left > query && key <= query + right && key < keys();
   }
-  // Of the sample, without padding.
+  // The tokens of the sample, without padding.
   int64_t queries() const {
     return arrays.query_lengths == nullptr ? shape.time : arrays.query_lengths[sample];
   }

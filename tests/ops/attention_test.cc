@@ -186,7 +186,10 @@ OpTest attention(const graph::AttentionShape& s, double spread) {
 }
 
 // The same with documents, of which token t of all samples together has number(t).
-OpTest with_documents(const graph::AttentionShape& s, std::function<int32_t(int64_t)> number) {
+// `one_document`: each sample has one, with padding behind it.
+OpTest with_documents(const graph::AttentionShape& s,
+                      std::function<int32_t(int64_t)> number,
+                      bool one_document = false) {
   OpTest test = attention(s, 1);
   test.name += s.padding_sees ? " of documents, padding sees" : " of documents";
   test.build = [=](graph::GraphBuilder& builder) {
@@ -195,6 +198,7 @@ OpTest with_documents(const graph::AttentionShape& s, std::function<int32_t(int6
         builder.tensor("documents", {s.batch, s.time}, DType::kI32, graph::Role::kActivation);
     graph::AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
     attributes.padding_sees = s.padding_sees;
+    attributes.one_document = one_document;
     ops::attention(builder, "y", qkv, attributes, documents);
   };
   test.value = [=](const std::string& tensor, int64_t i) {
@@ -206,19 +210,12 @@ OpTest with_documents(const graph::AttentionShape& s, std::function<int32_t(int6
 
 // One document at the front of each sample, of these lengths, and padding behind it: what cuDNN
 // supports.
-OpTest with_padding(graph::AttentionShape s, std::vector<int64_t> lengths) {
+OpTest with_padding(const graph::AttentionShape& s, std::vector<int64_t> lengths) {
   OpTest test = with_documents(
-      s, [=](int64_t i) { return i % s.time < lengths[static_cast<size_t>(i / s.time)] ? 0 : -1; });
+      s,
+      [=](int64_t i) { return i % s.time < lengths[static_cast<size_t>(i / s.time)] ? 0 : -1; },
+      /*one_document=*/true);
   test.name += " and padding";
-  test.build = [=](graph::GraphBuilder& builder) {
-    const TensorId qkv = builder.activation_tensor("qkv", {s.batch, s.time, s.packed_width()});
-    const TensorId documents =
-        builder.tensor("documents", {s.batch, s.time}, DType::kI32, graph::Role::kActivation);
-    graph::AttentionAttributes attributes = {s.heads, s.causal, s.kv_heads, s.window};
-    attributes.padding_sees = s.padding_sees;
-    attributes.one_document = true;
-    ops::attention(builder, "y", qkv, attributes, documents);
-  };
   return test;
 }
 
