@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 #endif
 
+#include <cstddef>
 #include <cstdint>
 #include <source_location>
 
@@ -21,6 +22,7 @@ struct Launch {
   dim3 grid;
   dim3 block;
   Stream stream;
+  size_t shared_bytes = 0;  // of dynamic_shared.h
   std::source_location where = std::source_location::current();
 };
 
@@ -37,7 +39,14 @@ inline int64_t max_blocks_down() {
 
 template <typename... Parameters, typename... Arguments>
 void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... arguments) {
-  kernel<<<config.grid, config.block, 0, config.stream>>>(static_cast<Parameters>(arguments)...);
+  constexpr size_t kWithoutAsking = 48 * 1024;
+  if (config.shared_bytes > kWithoutAsking)
+    check_launch(cudaFuncSetAttribute(kernel,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                      static_cast<int>(config.shared_bytes)),
+                 config.where);
+  kernel<<<config.grid, config.block, config.shared_bytes, config.stream>>>(
+      static_cast<Parameters>(arguments)...);
   check_launch(cudaGetLastError(), config.where);
 }
 
@@ -48,6 +57,7 @@ void launch(const Launch& config, void (*kernel)(Parameters...), Arguments... ar
   const fibers::Launched what = {reinterpret_cast<const void*>(kernel), config.where};
   (fibers::check_argument(what, static_cast<Parameters>(arguments)), ...);
   fibers::enqueue(config.stream, [=] {
+    fibers::dynamic_shared_bytes = config.shared_bytes;
     const auto thread = [&]() LOCKSTEP_HANDS_ARGUMENTS {
       kernel(static_cast<Parameters>(arguments)...);
     };

@@ -163,7 +163,7 @@ TEST_F(StandInMemoryDeathTest, WhatAGpuReachesIsAllowed) {
   from[0] = 7;
   const auto all = [&] {
     fibers::watch_kernels();
-    launch_with_shared({{1}, {kWarp}, nullptr}, kWarp * sizeof(int), copy_through_kernel, from, to);
+    launch({{1}, {kWarp}, nullptr, kWarp * sizeof(int)}, copy_through_kernel, from, to);
     launch({{1}, {1}, nullptr}, copy_given_kernel, Numbers{from}, to + kWarp);
     std::exit(to[0] == 7 && to[kWarp] == 7 ? 0 : 1);
   };
@@ -174,7 +174,7 @@ TEST_F(StandInMemoryDeathTest, WhatAGpuReachesIsAllowed) {
 TEST_F(StandInMemoryDeathTest, SharedMemoryOfALaunchHasItsSize) {
   auto* const found = reinterpret_cast<uint32_t*>(device_memory());
   const auto start = [&](size_t bytes, int at) {
-    launch_with_shared({{2}, {1}, nullptr}, bytes, shared_word_kernel, at, found);
+    launch({{2}, {1}, nullptr, bytes}, shared_word_kernel, at, found);
   };
   start(64, 15);
   EXPECT_EQ(found[0], 0xffffffffu);
@@ -182,7 +182,7 @@ TEST_F(StandInMemoryDeathTest, SharedMemoryOfALaunchHasItsSize) {
   start(kMaxSharedBytes, 0);
   EXPECT_DEATH((fibers::watch_kernels(), start(64, 16)), "shared_word_kernel.*past an array");
   EXPECT_DEATH(start(kMaxSharedBytes + 1, 0), "not every GPU has 101377 bytes of shared memory");
-  EXPECT_DEATH(launch_with_shared({{1}, {kWarp}, nullptr}, 64, matrix_kernel, 8, found),
+  EXPECT_DEATH(launch({{1}, {kWarp}, nullptr, 64}, matrix_kernel, 8, found),
                "does not begin at 16 bytes");
 }
 

@@ -36,10 +36,8 @@ void launch_pass(const graph::AttentionShape& shape,
                  void (*kernel)(Arguments),
                  const Arguments& arguments) {
   const int64_t heads = shape.batch * (G::kOfKeys ? shape.kv_heads : shape.heads);
-  launch_with_shared({tall_grid(blocks_for(shape.time, G::kRows), heads), G::kThreads, stream},
-                     G::kSharedBytes,
-                     kernel,
-                     arguments);
+  const dim3 grid = tall_grid(blocks_for(shape.time, G::kRows), heads);
+  launch({grid, G::kThreads, stream, G::kSharedBytes}, kernel, arguments);
 }
 
 }  // namespace lockstep::cuda::flash
