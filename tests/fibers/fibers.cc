@@ -19,6 +19,9 @@ namespace {
 
 // Not a power of two, which would put the tops of all stacks into the same lines of the cache.
 constexpr size_t kStackBytes = 64 * 1024 + 320;
+// What the lowest bytes of a stack hold unless it overflowed.
+constexpr uint64_t kGuard = 0x5afe57ac5afe57ac;
+constexpr size_t kGuardWords = 8;
 constexpr unsigned kWarp = 32;
 
 #if defined(__x86_64__)
@@ -156,6 +159,8 @@ class Block {
   void shuffle_warps();
   void release_exchange(size_t number);
   bool release_block();
+  void guard_stacks();
+  void check_stacks() const;
   [[noreturn]] void report_deadlock() const;
 
   const Order order_;
@@ -214,6 +219,7 @@ void Block::run() {
   for (Warp& warp : warps_) warp.ready = warp.lanes;
   for (size_t i = 0; i < fibers_.size(); ++i)
     prepare(fibers_[i].context, stacks_ + i * kStackBytes, enter);
+  guard_stacks();
   running = this;
   do {
     if (order_ == Order::kShuffled) shuffle_warps();
@@ -221,6 +227,25 @@ void Block::run() {
       while (take_next(warp)) switch_to(scheduler_, fibers_[current_].context);
   } while (release_block());
   running = nullptr;
+  check_stacks();
+}
+
+void Block::guard_stacks() {
+  for (size_t i = 0; i < fibers_.size(); ++i)
+    std::fill_n(reinterpret_cast<uint64_t*>(stacks_ + i * kStackBytes), kGuardWords, kGuard);
+}
+
+void Block::check_stacks() const {
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    const auto* const words = reinterpret_cast<const uint64_t*>(stacks_ + i * kStackBytes);
+    if (std::all_of(words, words + kGuardWords, [](uint64_t word) { return word == kGuard; }))
+      continue;
+    std::fprintf(stderr,
+                 "fibers: thread %zu of a block needed more than its stack of %zu bytes\n",
+                 i,
+                 kStackBytes);
+    std::abort();
+  }
 }
 
 // A linear congruential generator, which costs next to nothing: for orders it is good enough.

@@ -226,8 +226,10 @@ __device__ __forceinline__ uint32_t kept_pairs(const Dropped& dropout,
     const Philox4 words =
         philox(random, graph::AttentionDropout::word(shape.time, head, key, query) >> 2);
 #pragma unroll
-    for (int k = 0; k < 4; ++k)
-      words_kept |= (words.word[k] >= dropout.threshold ? 1u : 0u) << (4 * n + k);
+    for (int k = 0; k < 4; ++k) {
+      const bool is_kept = words.word[k] >= dropout.threshold;
+      words_kept |= (is_kept ? 1u : 0u) << (4 * n + k);
+    }
   }
   uint32_t kept = 0;
   if constexpr (G::kOfKeys) {
