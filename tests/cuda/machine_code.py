@@ -15,7 +15,10 @@ PTX = 1  # the kind of an entry in it
 HEAD = re.compile(rb"^(?:\.\w+ )?\.entry (\w+)", re.M)
 BRACE = re.compile(rb"[{}]")
 LAUNCH_BOUNDS = re.compile(rb"^\.maxntid ([\d, ]+)", re.M)
+MIN_BLOCKS = re.compile(rb"^\.minnctapersm (\d+)", re.M)
 MOST_THREADS = 1024  # of a block
+MOST_REGISTERS = 255  # of a thread
+REGISTER_FILE = 65536  # registers of a multiprocessor
 ENTRY = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
@@ -79,6 +82,16 @@ def largest_blocks(ptx):
         threads[name] = (math.prod(int(n) for n in bounds[1].split(b","))
                          if bounds else MOST_THREADS)
     return threads
+
+
+def register_limits(ptx):
+    """How many registers a thread of each kernel may use, by its launch bounds."""
+    threads, limits = largest_blocks(ptx), {}
+    for name, begin, end in entries_of(ptx):
+        blocks = MIN_BLOCKS.search(ptx, begin, end)
+        resident = threads[name] * (int(blocks[1]) if blocks else 1)
+        limits[name] = min(MOST_REGISTERS, REGISTER_FILE // resident)
+    return limits
 
 
 def parse_report(text):

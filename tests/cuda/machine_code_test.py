@@ -71,13 +71,17 @@ def main():
     large = machine_code.Kernel("large", "80", 65, 0, 0)
     good &= check("registers", len(list(resources_test.resource_problems(large, "large", 1024))), 1)
     good &= check("bounded", list(resources_test.resource_problems(large, "large", 512)), [])
-    good &= check("could spill", [resources_test.could_spill(large._replace(name=name, registers=n))
-                                  for name, n in (("large", 33), ("large", 32), ("7Float16", 33))],
+    good &= check("could spill",
+                  [resources_test.could_spill(large._replace(name=name, registers=n), 64)
+                   for name, n in (("large", 33), ("large", 32), ("7Float16", 33))],
                   [True, False, False])
     if not os.path.exists(nvdisasm):
         print("skipped: no nvdisasm, which launcher/setup_nvdisasm.sh downloads")
         return 77 if good else 1
-    bounded = ".entry one(.param .u64 a)\n.maxntid 16, 8, 1\n{\n{\n}\n}\n.visible .entry two()\n{\n}\n"
+    bounded = (".entry one(.param .u64 a)\n.maxntid 16, 8, 1\n.minnctapersm 6\n{\n{\n}\n}\n"
+               ".visible .entry two()\n{\n}\n")
+    good &= check("registers allowed", machine_code.register_limits(bounded.encode()),
+                  {"one": 85, "two": 64})
     good &= check("launch bounds", machine_code.largest_blocks(bounded.encode()),
                   {"one": 128, "two": 1024})
     ptx = ".version 7.0\n.target sm_80\n.address_size 64\n" + "".join(

@@ -18,10 +18,6 @@ import machine_code
 from hot_kernels import HOT, SASS_TARGETS
 
 ALL, OTHERS = "80", ("89", "90", "100", "120")
-# Kernels that need at most so many on sm_80 let full multiprocessors run on every GPU: the assembler
-# has no reason to spill.
-FEW_REGISTERS = 32
-REGISTER_FILE = 65536  # registers of a multiprocessor
 SHARED_LIMIT = 48 * 1024  # bytes a block may have without asking
 
 ENTRY = re.compile(rb"^(?:\.\w+ )?\.entry (\w+)", re.M)
@@ -32,7 +28,7 @@ def resource_problems(kernel, name, threads):
     of = f"{name} (sm_{kernel.target})"
     if kernel.spilled:
         yield f"{of} spills {kernel.spilled} bytes"
-    if kernel.registers * threads > REGISTER_FILE:
+    if kernel.registers * threads > machine_code.REGISTER_FILE:
         yield (f"{of} uses {kernel.registers} registers a thread, too many for {threads} threads; "
                "give it __launch_bounds__")
     if kernel.shared > SHARED_LIMIT:
@@ -80,16 +76,19 @@ def examine(ptxas, nvdisasm, ptx, target, hot):
                                            sorted({entry for entry, _, _ in hot}))
 
 
-def could_spill(kernel):
-    """Whether a kernel of sm_80 is assembled for the others, too. FP16 differs from BF16 in conversions
-    alone, and attention of floats without dropout is that with it, less the random numbers."""
-    return (kernel.registers > FEW_REGISTERS
+def could_spill(kernel, limit):
+    """Whether a kernel of sm_80 is assembled for the others, too. One that needs half of the registers
+    that its launch bounds allow spills on no GPU. FP16 differs from BF16 in conversions alone, and
+    attention of floats without dropout is that with it, less the random numbers."""
+    return (kernel.registers > limit // 2
             and not any(twin in kernel.name for twin in ("7Float16", "7KeepAll")))
 
 
 def for_others(ptx, kernels, hot):
     """The file with the kernels that the other GPUs are assembled for; None if it has none."""
-    wanted = {k.name for k in kernels if could_spill(k)} | {entry for entry, _, _ in hot}
+    limits = machine_code.register_limits(ptx)
+    wanted = {k.name for k in kernels if could_spill(k, limits[k.name])}
+    wanted |= {entry for entry, _, _ in hot}
     return machine_code.only(ptx, wanted) if wanted else None
 
 
