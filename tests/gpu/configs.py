@@ -67,7 +67,8 @@ def few_steps(text):
 
 
 # To try the check where a step takes long.
-SMALL = (("global_batch: 128 lanes: 8 steps: 100 hash_every: 50",
+SMALL = (("steps: 12 hash_every: 6", "steps: 4 hash_every: 2"),
+         ("global_batch: 128 lanes: 8 steps: 100 hash_every: 50",
           "global_batch: 16 lanes: 4 steps: 8 hash_every: 4"),
          ("global_batch: 128 lanes: 8", "global_batch: 16 lanes: 4"),
          ("height: 32 width: 32", "height: 8 width: 8"), ("hidden: [512, 256]", "hidden: [24]"),
