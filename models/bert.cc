@@ -19,6 +19,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/add.h"
 #include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/contrastive.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/rearrange.h"
@@ -54,21 +55,30 @@ bool has_classes(const BertConfig& config) {
   return config.task == Task::kSequenceClasses || config.task == Task::kTokenClasses;
 }
 
+// Whether the network ends in a layer of classes or values.
+bool has_outputs(const BertConfig& config) {
+  return has_classes(config) || config.task == Task::kSequenceValues;
+}
+
 class BertLayers : private TransformerLayers {
  public:
+  // texts: of a sample, each a row of the batch.
   BertLayers(const BertConfig& config,
              int64_t lane_batch,
+             int64_t texts,
              int64_t tokens,
              graph::GraphBuilder& builder)
       : TransformerLayers(builder),
         config_(config),
         lane_batch_(lane_batch),
+        texts_(texts),
         tokens_(tokens),
         body_(body_of(config)) {}
 
   void add() {
     const int64_t first_position = is_roberta(config_) ? config_.padding_token + 1 : 0;
-    inputs_ = text_inputs(builder_, lane_batch_, tokens_, static_cast<int32_t>(first_position));
+    inputs_ =
+        text_inputs(builder_, lane_batch_ * texts_, tokens_, static_cast<int32_t>(first_position));
     const TensorId word = matrix(embedding_of(config_), config_.vocabulary, config_.width);
     TensorId x = embed(word, first_position + config_.context);
     for (int64_t i = 0; i < config_.layers; ++i) {
@@ -126,19 +136,26 @@ class BertLayers : private TransformerLayers {
       case Task::kMaskedTokens: return predict_tokens(x, word);
       case Task::kTokenClasses: return classify(dropout("dropout", x));
       case Task::kHiddenStates: return keep_states(x);
+      case Task::kEmbeddings:
+        return ops::contrastive(builder_, pooled(x), texts_, builder_.options().contrastive);
       case Task::kSequenceClasses:
       case Task::kSequenceValues: break;
     }
-    if (!has_pooler(config_))
-      return classify(dropout("classifier.dropout",
-                              ops::token_pooling(builder_, "pooled", x, inputs_.documents)));
-    const TensorId first = ops::select(builder_, "pooled", x, 1, 0);
+    if (!has_pooler(config_)) return classify(dropout("classifier.dropout", pooled(x)));
+    const TensorId first = pooled(x);
     const Linear tanh = {.outputs = config_.width, .activation = Activation::kTanh};
     const TensorId pooled =
         is_roberta(config_)
             ? linear("classifier.dense", dropout("classifier.dropout.input", first), tanh)
             : linear("bert.pooler.dense", first, tanh);
     classify(dropout("classifier.dropout", pooled));
+  }
+
+  // A vector (B, C) for each text.
+  TensorId pooled(TensorId x) {
+    if (config_.pooling == BertConfig::Pooling::kMean)
+      return ops::token_pooling(builder_, "pooled", x, inputs_.documents);
+    return ops::select(builder_, "pooled", x, 1, 0);
   }
 
   void predict_tokens(TensorId x, TensorId word) {
@@ -187,7 +204,7 @@ class BertLayers : private TransformerLayers {
   }
 
   const BertConfig& config_;
-  int64_t lane_batch_;
+  int64_t lane_batch_, texts_;
   int64_t tokens_;
   std::string body_;  // prefix of the names of the body's tensors
   TokenInputs inputs_;
@@ -235,6 +252,12 @@ class Bert final : public Model {
         break;
       case Task::kTokenClasses: traits.text_task = config::TextTask::kTokenClasses; break;
       case Task::kHiddenStates: traits.text_task = config::TextTask::kHiddenStates; break;
+      case Task::kEmbeddings:
+        traits.text_task = config::TextTask::kEmbeddings;
+        traits.loss = Loss::kContrastive;
+        traits.outputs = config_.width;
+        traits.outputs_field = "width";
+        break;
     }
     return traits;
   }
@@ -244,7 +267,7 @@ class Bert final : public Model {
     const bool of_tokens = bert.task == Task::kMaskedTokens;
     const int64_t vocabulary = of_tokens ? io.classes : io.vocabulary;
     bert.vocabulary = resolve_vocabulary(bert.vocabulary, vocabulary, BertConfig::kName);
-    if (of_tokens || bert.task == Task::kHiddenStates) return bert;
+    if (of_tokens || !has_outputs(bert)) return bert;
     const int64_t outputs = has_classes(bert) ? io.classes : io.target_columns;
     if (bert.classes == 0) bert.classes = outputs;
     if (has_classes(bert) ? bert.classes < outputs : bert.classes != outputs)
@@ -265,18 +288,19 @@ class Bert final : public Model {
     return io;
   }
 
-  graph::Graph build(const ModelIo& /*io*/,
+  graph::Graph build(const ModelIo& io,
                      int64_t lane_batch,
                      int64_t tokens,
                      const graph::GraphOptions& options) const override {
     graph::GraphBuilder builder(options);
-    BertLayers(config_, lane_batch, tokens > 0 ? tokens : config_.context, builder).add();
+    BertLayers(config_, lane_batch, io.texts, tokens > 0 ? tokens : config_.context, builder).add();
     return std::move(builder).finish();
   }
 
   double flops_per_sample(const ModelIo& io) const override {
     return Model::flops_per_sample(io) +
-           attention_flops(config_.context, config_.width, config_.layers);
+           static_cast<double>(io.texts) *
+               attention_flops(config_.context, config_.width, config_.layers);
   }
 
  private:

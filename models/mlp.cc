@@ -2,14 +2,13 @@
 // from U(-b, b) with b = 1/sqrt(inputs), PyTorch's default for linear layers.
 #include <cmath>
 
+#include "models/losses.h"
 #include "models/model.h"
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/cast.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/linear.h"
-#include "runtime/graph/ops/pointwise_losses.h"
-#include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep::models {
 
@@ -20,25 +19,31 @@ class Mlp final : public Model {
   explicit Mlp(const MlpConfig& config) : config_(config) {}
 
   void check() const override {
-    if (config_.label_smoothing > 0 && !has_labels()) {
+    const bool of_networks = config_.loss == Loss::kCtc || config_.loss == Loss::kContrastive ||
+                             config_.loss == Loss::kOutput;
+    if (of_networks)
+      config::refuse_value("model.mlp.loss",
+                           lockstep::name_of(config_.loss),
+                           "SOFTMAX_CROSS_ENTROPY, BINARY_CROSS_ENTROPY, MEAN_SQUARED_ERROR, "
+                           "MEAN_ABSOLUTE_ERROR, HUBER or SOFT_CROSS_ENTROPY");
+    if (config_.label_smoothing > 0 && !smooths_labels(config_.loss)) {
       config::refuse_value("model.mlp.label_smoothing",
                            config_.label_smoothing,
-                           "0; above 0 only with model.mlp.loss SOFTMAX_CROSS_ENTROPY");
+                           "0; above 0 only with model.mlp.loss SOFTMAX_CROSS_ENTROPY or "
+                           "SOFT_CROSS_ENTROPY");
     }
     if (config_.dropout > 0 && config_.hidden.empty()) {
       config::refuse_value("model.mlp.dropout",
                            config_.dropout,
                            "0; above 0 only with model.mlp.hidden layers, whose outputs it drops");
     }
-    if (config_.outputs > 1 && config_.loss == Loss::kBinaryCrossEntropy) {
-      config::refuse_value(
-          "model.mlp.outputs", config_.outputs, "0 or 1 with model.mlp.loss BINARY_CROSS_ENTROPY");
-    }
   }
 
   config::ModelTraits traits() const override {
-    return {
-        .input = config::ModelInput::kFeatures, .loss = config_.loss, .outputs = config_.outputs};
+    return {.input = config::ModelInput::kFeatures,
+            .loss = config_.loss,
+            .huber_delta = config_.huber_delta,
+            .outputs = config_.outputs};
   }
 
   ModelConfig resolve(const ModelIo& io) const override {
@@ -93,16 +98,10 @@ class Mlp final : public Model {
     }
     layer("layers." + std::to_string(config_.hidden.size()), config_.outputs, Activation::kNone);
 
-    if (purpose == graph::Purpose::kInference) {
+    if (purpose == graph::Purpose::kInference)
       builder.keep(x);
-    } else if (labels) {
-      ops::softmax_cross_entropy(
-          builder, x, target, purpose == graph::Purpose::kTraining ? config_.label_smoothing : 0);
-    } else if (config_.loss == Loss::kBinaryCrossEntropy) {
-      ops::binary_cross_entropy(builder, x, target);
-    } else {
-      ops::mean_squared_error(builder, x, target);
-    }
+    else
+      append_loss(builder, {config_.loss, config_.label_smoothing, config_.huber_delta}, x, target);
     return std::move(builder).finish();
   }
 

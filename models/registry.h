@@ -21,7 +21,10 @@ struct ModelIo {
   int64_t features = 0;        // inputs of an MLP
   int64_t classes = 0;         // labels, or vocabulary; 0 if targets are values
   int64_t target_columns = 0;  // values to predict; 0 if targets are labels
-  int64_t vocabulary = 0;      // of texts whose targets are not tokens; otherwise 0
+  // What a record of targets has, for models that name their targets.
+  std::vector<config::TargetPart> targets = {};
+  int64_t vocabulary = 0;  // of texts whose targets are not tokens; otherwise 0
+  int64_t texts = 1;       // of a sample, for TextTask::kEmbeddings
   // For images; 0 and empty for other inputs.
   int64_t height = 0, width = 0, channels = 0;
   std::vector<float> mean = {}, std = {};  // (channels) each, of pixels in [0, 1]

@@ -22,7 +22,10 @@ void add_mlps(std::vector<SmallModel>& models) {
     models.push_back({std::string("mlp ") + name, mlp, labels, 37});
   }
   for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
-                                   std::pair("squared error", Loss::kMeanSquaredError)}) {
+                                   std::pair("squared error", Loss::kMeanSquaredError),
+                                   std::pair("absolute error", Loss::kMeanAbsoluteError),
+                                   std::pair("huber", Loss::kHuber),
+                                   std::pair("distribution", Loss::kSoftCrossEntropy)}) {
     MlpConfig mlp;
     mlp.hidden = {64};
     mlp.loss = loss;
@@ -134,6 +137,12 @@ void add_encoders(std::vector<SmallModel>& models) {
   models.push_back({"roberta of values", bert, {0, 61, 5}, 3});
   bert.pooling = BertConfig::Pooling::kMean;
   models.push_back({"roberta of values, of the mean of tokens", bert, {0, 61, 5}, 3});
+  bert.task = BertConfig::Task::kEmbeddings;
+  const ModelIo pairs = {.vocabulary = 61, .texts = 2};
+  models.push_back(
+      {"roberta of pairs of three lanes", bert, pairs, 3, graph::Purpose::kTraining, 1, 3});
+  bert.layers = 1;
+  models.push_back({"roberta of pairs evaluated", bert, pairs, 3, graph::Purpose::kEvaluation});
 }
 
 void add_image_models(std::vector<SmallModel>& models) {

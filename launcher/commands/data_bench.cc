@@ -85,14 +85,14 @@ struct Breakdown {
 
 Breakdown break_down(const data::ImageDataset& dataset, double seconds) {
   Breakdown result;
-  std::vector<std::byte> pixels(dataset.input().bytes());
+  std::vector<std::byte> pixels(dataset.input().bytes()), target(dataset.target().bytes());
   const data::ImageStore& store = dataset.store();
   const int64_t step = std::max<int64_t>(1, store.count() / 1000);
   const auto index_of = [&](int64_t number) { return number * step % store.count(); };
   const double start_ms = now_ms();
   for (int64_t i = 0; now_ms() - start_ms < 1e3 * seconds; ++i)
-    result.images +=
-        dataset.read_input({index_of(i), i / store.count(), true}, pixels.data(), &result.times);
+    result.images += dataset.read_stored(
+        {index_of(i), i / store.count(), true}, pixels.data(), target.data(), &result.times);
   if (!store.encoded()) return result;
   data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
   const double start_cpu = cpu_seconds(CLOCK_THREAD_CPUTIME_ID), decode_ms = now_ms();

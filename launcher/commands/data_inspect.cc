@@ -35,7 +35,7 @@ struct InspectOptions {
 
 // Statistics of a set of images.
 struct Findings {
-  std::vector<int64_t> per_class;
+  std::vector<int64_t> per_class;    // images or, with masks, pixels of the images looked at
   std::vector<int> heights, widths;  // of the images looked at, each sorted
   std::vector<std::string> bad;      // in the order of the set
   int64_t looked_at = 0;
@@ -44,7 +44,7 @@ struct Findings {
 Findings look_at(const data::ImageStore& store, int64_t classes, bool check, int threads) {
   Findings findings;
   findings.per_class.resize(static_cast<size_t>(classes));
-  for (int64_t i = 0; i < store.count(); ++i)
+  for (int64_t i = 0; !store.has_masks() && i < store.count(); ++i)
     ++findings.per_class[static_cast<size_t>(store.label(i))];
   findings.looked_at = check ? store.count() : std::min(store.count(), kPeeked);
   std::mutex mutex;
@@ -52,12 +52,18 @@ Findings look_at(const data::ImageStore& store, int64_t classes, bool check, int
   for_each_in_threads(0, findings.looked_at, threads, [&](int64_t number) {
     const int64_t index = number * store.count() / findings.looked_at;  // evenly spaced
     data::ImagePipeline& pipeline = data::ImagePipeline::of_this_thread();
+    data::Mask& mask = pipeline.mask();
     data::ImageSize size;
     std::string error;
+    mask.classes.clear();
     try {
       const data::StoredImage stored = store.load(index, pipeline.buffer());
       size = pipeline.size_of(stored);
       if (check) pipeline.decode_whole(stored, 0);
+      if (store.has_masks()) {
+        store.load_mask(index, &mask);
+        data::require_size_of_image(mask, size);
+      }
     } catch (const Error& problem) {
       error = fmt::format("{}: {}", store.name(index), problem.what());
     }
@@ -65,6 +71,8 @@ Findings look_at(const data::ImageStore& store, int64_t classes, bool check, int
     if (error.empty()) {
       findings.heights.push_back(size.height);
       findings.widths.push_back(size.width);
+      for (const int32_t number : mask.classes)
+        if (number >= 0) ++findings.per_class[static_cast<size_t>(number)];
     } else {
       bad.emplace_back(index, error);
     }
@@ -82,12 +90,13 @@ void print_findings(const char* name,
                     const Findings& findings,
                     bool check) {
   const auto [least, most] = std::ranges::minmax_element(findings.per_class);
-  fmt::print("{}: {} images of {} classes, {} to {} of each\n",
+  fmt::print("{}: {} images of {} classes, {} to {} {}of each\n",
              name,
              store.count(),
              stores.classes,
              *least,
-             *most);
+             *most,
+             store.has_masks() ? "pixels " : "");
   if (findings.per_class.size() <= kMaxNamed)
     for (size_t c = 0; c < findings.per_class.size(); ++c)
       fmt::print("  {:>4}  {:<30}{:>10}\n",
@@ -123,7 +132,7 @@ size_t inspect_set(const char* name,
   print_findings(name, *store, stores, findings, options.check);
   Json& set = (*json)[name];
   set["samples"] = store->count();
-  set["per_class"] = findings.per_class;
+  set[store->has_masks() ? "pixels_per_class" : "per_class"] = findings.per_class;
   set["looked_at"] = findings.looked_at;
   set["bad"] = findings.bad;
   return findings.bad.size();

@@ -66,12 +66,15 @@ void check_tensors(const ImportOptions& options,
   checkpoint::refuse_mismatches(options.file, mismatches, "the model's", hint);
 }
 
-// Writes the moments before the first step, zeros, so that a run can continue from this checkpoint.
-checkpoint::FileRecord write_zero_moments(const checkpoint::CheckpointWriter& writer,
-                                          const checkpoint::CheckpointState& state) {
-  const std::vector<float> zeros(static_cast<size_t>(state.trained_elements()), 0.0f);
+// Writes the moments before the first step, so that a run can continue from this checkpoint.
+checkpoint::FileRecord write_first_moments(const checkpoint::CheckpointWriter& writer,
+                                           const checkpoint::CheckpointState& state,
+                                           const OptimizerConfig& optimizer) {
+  const auto elements = static_cast<size_t>(state.trained_elements());
+  const std::vector<float> first(elements, train::initial_moment(optimizer)), zeros(elements, 0.0f);
   std::vector<checkpoint::MomentShard> shards;
-  for (const std::string& moment : state.moments) shards.push_back({moment, {{0, zeros}}});
+  for (const std::string& moment : state.moments)
+    shards.push_back({moment, {{0, shards.empty() ? first : zeros}}});
   return writer.write_optimizer_shard(0, 1, shards);
 }
 
@@ -205,7 +208,8 @@ void import_weights(const ImportOptions& options) {
   std::filesystem::path folder;
   try {
     state.files.push_back(writer.write_model(slices, weights.parameters.data()));
-    if (!state.moments.empty()) state.files.push_back(write_zero_moments(writer, state));
+    if (!state.moments.empty())
+      state.files.push_back(write_first_moments(writer, state, weights.config.optimizer));
     folder = writer.commit(state);
   } catch (const Error&) {
     writer.abandon();

@@ -11,6 +11,7 @@
 #include "launcher/command_line/results.h"
 #include "launcher/commands/commands.h"
 #include "launcher/run/evaluation.h"
+#include "launcher/run/predicted_masks.h"
 #include "launcher/run/predicted_rows.h"
 #include "launcher/run/summary.h"
 #include "launcher/run/task_report_text.h"
@@ -38,9 +39,7 @@ constexpr char kOutput[] = "output", kTokenLoss[] = "token_loss";  // tensors
 // Whether the model predicts tokens. Throws ConfigError if --logits is given and it does not, or if
 // the file would be a table.
 bool predicts_tokens(const PredictOptions& options, const config::ModelTraits& model) {
-  const bool of_tokens = model.input == config::ModelInput::kTokens &&
-                         (model.text_task == config::TextTask::kNextToken ||
-                          model.text_task == config::TextTask::kMaskedTokens);
+  const bool of_tokens = model.scored_kind() == config::TargetKind::kTokens;
   if (options.logits && !of_tokens)
     throw ConfigError("--logits: allowed only with models that predict tokens; the model is {}",
                       model.section);
@@ -118,8 +117,14 @@ class Prediction {
       else if (of_tokens_)
         write_table(documents_, unfinished, format_);
       else
-        write_table(
-            {found_, *data_.eval, kind(), names_, data_.summary.target_name}, unfinished, format_);
+        write_table({.predictions = found_,
+                     .dataset = *data_.eval,
+                     .kind = kind(),
+                     .class_names = names_,
+                     .target_name = data_.summary.target_name,
+                     .blank = blank()},
+                    unfinished,
+                    format_);
     });
   }
 
@@ -171,9 +176,10 @@ class Prediction {
 
   void add_scores() {
     scores_ = train::score_predictions(run_.context().model,
-                                       run_.context().config.train.class_weights,
+                                       run_.context().config.train,
                                        data_.summary.target_std,
-                                       found_);
+                                       found_,
+                                       names_);
     if (!scores_) return;
     json_["labelled"] = scores_->evaluation.samples;
     train::each_metric(scores_->evaluation,
@@ -216,25 +222,41 @@ class Prediction {
   }
 
   PredictedKind kind() const {
-    const config::ModelTraits& model = run_.context().model;
-    if (!config::predicts_classes_or_values(model) || model.loss == Loss::kMeanSquaredError)
-      return PredictedKind::kValues;
-    if (model.loss == Loss::kSoftmaxCrossEntropy) return PredictedKind::kClasses;
-    return found_.columns == 1 ? PredictedKind::kYesNo : PredictedKind::kSeveralYesNo;
+    switch (run_.context().model.scored_kind()) {
+      case config::TargetKind::kTranscript: return PredictedKind::kTranscripts;
+      case config::TargetKind::kClass:
+      case config::TargetKind::kDistribution:
+      case config::TargetKind::kTokenClasses: return PredictedKind::kClasses;
+      case config::TargetKind::kYesNo:
+        return found_.columns == 1 ? PredictedKind::kYesNo : PredictedKind::kSeveralYesNo;
+      case config::TargetKind::kNone:
+      case config::TargetKind::kValues:
+      case config::TargetKind::kPixelClasses:
+      case config::TargetKind::kTokens:
+      case config::TargetKind::kSimilarity:
+      case config::TargetKind::kNamed: return PredictedKind::kValues;
+    }
+    LOCKSTEP_CHECK(false);
+  }
+
+  int32_t blank() const {
+    const auto& transcript = run_.context().model.transcript;
+    return transcript ? static_cast<int32_t>(transcript->blank) : 0;
   }
 
   int64_t number(const char* name) const { return json_[name].get<int64_t>(); }
 
   void print_scores() const {
     const train::Evaluation& evaluation = scores_->evaluation;
-    const bool all = found_.tokens == 0 && evaluation.samples == found_.samples;
+    const bool of_samples = found_.tokens == 0 || run_.context().model.transcript;
+    const bool all = of_samples && evaluation.samples == found_.samples;
     fmt::print("step {}: evaluation loss {:.6f}{} on {} {}{}\n",
                number("step"),
                evaluation.loss,
                train::words_for(evaluation, run_.context().model),
                evaluation.samples,
                all ? "" : "labelled ",
-               found_.tokens > 0 ? "tokens" : "samples");
+               of_samples ? "samples" : "tokens");
     if (options_.evaluation.report) fmt::print("{}", to_text(scores_->report, names_));
   }
 
@@ -263,21 +285,44 @@ class Prediction {
   std::vector<train::DocumentLoss> documents_;
 };
 
+// Classes of pixels become a mask for each sample.
+void predict_masks(Session& session, const PredictOptions& options, const EvaluationRun& run) {
+  Json json = write_masks(run, options.out);
+  json["step"] = run.state().step;
+  json["weights_hash"] = to_hex(run.state().weights_hash);
+  const std::optional<int64_t> bad_records = count_bad_records(run.context());
+  if (bad_records) json["bad_records"] = *bad_records;
+  write_result(session.communicator(), options.evaluation.common.json, json);
+  if (session.communicator().rank() == 0)
+    fmt::print("step {}: {}{}\n",
+               run.state().step,
+               text_of_masks(json, options.out),
+               words_for(bad_records));
+}
+
 ExitCode predict(Session& session, const PredictOptions& options) {
   collectives::Communicator& communicator = session.communicator();
   const CommonOptions& common = options.evaluation.common;
   init_log(common.log_level, communicator.rank(), communicator.size());
-  collectives::run_on_all(communicator,
-                          [&] { require_result_path("--out", options.out, prediction_endings()); });
   EvaluatedConfig evaluated =
       read_evaluated_config(session, options.evaluation, run::RunPurpose::kPredict);
+  const bool of_pixels =
+      evaluated.opened.model->traits().target_kind() == config::TargetKind::kPixelClasses;
   bool of_tokens = false;
   collectives::run_on_all(communicator, [&] {
+    if (of_pixels)
+      require_mask_folder(options.out);
+    else
+      require_result_path("--out", options.out, prediction_endings());
     of_tokens = predicts_tokens(options, evaluated.opened.model->traits());
     check_report(options.evaluation.report, evaluated.opened.model->traits());
   });
   const EvaluationRun run(
       session, options.evaluation, std::move(evaluated), run::RunPurpose::kPredict);
+  if (of_pixels) {
+    predict_masks(session, options, run);
+    return ExitCode::kOk;
+  }
   const bool root = communicator.rank() == 0;
   Prediction prediction(options, run, root, of_tokens);
   collectives::run_on_root(communicator, [&] { prediction.write(); });
@@ -313,7 +358,9 @@ CommandSpec predict_command() {
       ".safetensors: the same as tensor 'output', and in the metadata the JSON lists 'classes', if "
       "the data name them, and 'files', if samples are files; for language models tensors "
       "'token_loss' (samples, tokens), 'loss' and 'counted' (samples), their sums and how many "
-      "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss",
+      "tokens count, and 'documents' (documents, 4): sample, number in it, counted, loss. "
+      "For classes of pixels: a new folder for a grey PNG mask of each image, in the size in which "
+      "the network sees it",
       {.required = true, .also = "output o out_file output_file outfile save output_dir"});
   command.add("--logits",
               &options->logits,

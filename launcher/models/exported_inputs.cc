@@ -39,18 +39,29 @@ bool is_text(const std::string& bytes) {
   }
 }
 
-bool predicts_classes(const config::ModelTraits& model) {
-  if (model.input != config::ModelInput::kTokens)
-    return model.loss != Loss::kMeanSquaredError && !model.diffusion;
-  return model.text_task == config::TextTask::kSequenceClass ||
-         model.text_task == config::TextTask::kTokenClasses;
+// What makes probabilities of the outputs; null if they are no classes.
+const char* function_of(const config::ModelTraits& model) {
+  switch (model.scored_kind()) {
+    case config::TargetKind::kClass: return model.diffusion ? nullptr : "softmax";
+    case config::TargetKind::kDistribution:
+    case config::TargetKind::kPixelClasses:
+    case config::TargetKind::kTokenClasses: return "softmax";
+    case config::TargetKind::kYesNo: return "sigmoid";
+    case config::TargetKind::kNone:
+    case config::TargetKind::kValues:
+    case config::TargetKind::kTokens:
+    case config::TargetKind::kTranscript:
+    case config::TargetKind::kSimilarity:
+    case config::TargetKind::kNamed: return nullptr;
+  }
+  LOCKSTEP_CHECK(false);
 }
 
 void describe_outputs(const config::ModelTraits& model, ExportedInputs& inputs) {
-  if (!predicts_classes(model)) return;
+  const char* const function = function_of(model);
+  if (function == nullptr) return;
   if (!inputs.class_names.empty()) huggingface::set_labels(inputs.class_names, inputs.model);
-  inputs.model["function_to_apply"] =
-      model.loss == Loss::kBinaryCrossEntropy ? "sigmoid" : "softmax";
+  inputs.model["function_to_apply"] = function;
   const auto classes = static_cast<int64_t>(inputs.class_names.size());
   if (classes + model.outputs > 0)
     inputs.description += fmt::format(", {} classes", model.outputs > 0 ? model.outputs : classes);

@@ -97,6 +97,10 @@ class GraphCounter {
       case OpKind::kBatchStatistics:
       case OpKind::kGatherLanes:
       case OpKind::kTotalLoss:
+      case OpKind::kUnitRows:
+      case OpKind::kContrastiveSums:
+      case OpKind::kContrastive:
+      case OpKind::kCountRows:
       // Adapters are small beside the layers that they change.
       case OpKind::kLoraAdd: return;
       case OpKind::kCast: return net_.walk(elements(out), {2, 2}, {0, 0});
@@ -166,7 +170,10 @@ class GraphCounter {
       }
       case OpKind::kSoftmaxCrossEntropy: return add_loss(elements(in));
       case OpKind::kBinaryCrossEntropy:
-      case OpKind::kMeanSquaredError: return net_.walk(elements(in), {4, 3}, {3, 2});
+      case OpKind::kMeanSquaredError:
+      case OpKind::kMeanAbsoluteError:
+      case OpKind::kHuber:
+      case OpKind::kSoftCrossEntropy: return net_.walk(elements(in), {4, 3}, {3, 2});
 
       default: return uncount(graph::name_of(op.kind));
     }

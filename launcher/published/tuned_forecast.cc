@@ -9,6 +9,7 @@
 #include "launcher/published/planned_work.h"
 #include "runtime/config/hardware.h"
 #include "runtime/run/lanes.h"
+#include "runtime/train/step/optimizer.h"
 
 namespace lockstep::published {
 namespace {
@@ -65,9 +66,13 @@ Sharding sharding_of(int zero_stage) {
 double update_bytes(const OptimizerConfig& optimizer) {
   if (std::holds_alternative<MuonConfig>(optimizer.kind)) return 0;
   if (std::holds_alternative<LambConfig>(optimizer.kind)) return 60;
-  const bool adam = std::holds_alternative<AdamConfig>(optimizer.kind) ||
-                    std::holds_alternative<AdamwConfig>(optimizer.kind);
-  return adam ? 34 : 24;
+  constexpr double kMoment = 8;  // read and written
+  switch (const size_t moments = train::moment_names(optimizer).size()) {
+    case 0:
+    case 1: return 24;
+    case 2: return 34;
+    default: return 34 + kMoment * static_cast<double>(moments - 2);
+  }
 }
 
 // Why the model of tuned trainers has no figures for the run; empty if it has.

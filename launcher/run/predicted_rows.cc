@@ -9,6 +9,8 @@
 #include "runtime/base/check.h"
 #include "runtime/base/file.h"
 #include "runtime/base/names.h"
+#include "runtime/graph/ops/ctc_loss.h"
+#include "runtime/metrics/transcript_errors.h"
 
 namespace lockstep::launcher {
 namespace {
@@ -169,6 +171,45 @@ class RowWriter {
   std::vector<TableCell> cells_;       // of the current row
 };
 
+// The transcripts of all samples.
+void write_transcripts(const PredictedTable& table,
+                       const std::filesystem::path& path,
+                       PredictionFormat format) {
+  const train::Predictions& found = table.predictions;
+  const auto samples = static_cast<size_t>(found.samples);
+  const size_t record = found.labels.size() / samples;  // elements of a target
+  const auto target_of = [&](size_t i) {
+    return graph::CtcTarget{found.labels.data() + i * record, table.blank};
+  };
+  bool has_labels = false;
+  for (size_t i = 0; i < samples; ++i) has_labels |= target_of(i).counts();
+  const std::vector<std::string> files = table.dataset.files();
+  const std::vector<int64_t> lines = table.dataset.lines();
+  std::vector<std::string> columns = {"file", "line", "predicted"};
+  if (has_labels) columns.insert(columns.begin() + 2, "label");
+  TableFile file(path, style_of(format), columns);
+  const int64_t sample_outputs = found.tokens * found.columns;
+  for (size_t i = 0; i < samples; ++i) {
+    const graph::CtcTarget target = target_of(i);
+    std::vector<TableCell> cells = {std::string_view(files[i]), lines[i]};
+    const std::string label =
+        target.counts() ? metrics::text_of(target.all_symbols(), table.class_names) : "";
+    if (has_labels)
+      cells.push_back(target.counts() ? TableCell(std::string_view(label)) : TableCell());
+    const std::span<const float> outputs =
+        std::span(found.outputs).subspan(i * static_cast<size_t>(sample_outputs));
+    const std::string predicted = metrics::text_of(
+        metrics::best_path(target.frames(),
+                           found.columns,
+                           table.blank,
+                           [&](int64_t at) { return outputs[static_cast<size_t>(at)]; }),
+        table.class_names);
+    cells.emplace_back(std::string_view(predicted));
+    file.add(cells);
+  }
+  file.finish();
+}
+
 }  // namespace
 
 std::vector<std::string_view> prediction_endings() {
@@ -188,6 +229,7 @@ PredictionFormat prediction_format(std::string_view path) {
 void write_table(const PredictedTable& table,
                  const std::filesystem::path& path,
                  PredictionFormat format) {
+  if (table.kind == PredictedKind::kTranscripts) return write_transcripts(table, path, format);
   RowWriter(table, path, style_of(format)).write();
 }
 

@@ -37,9 +37,9 @@ inline bool is_table(PredictionFormat format) {
   return format != PredictionFormat::kNpy && format != PredictionFormat::kSafetensors;
 }
 
-// What the outputs are: of classes by softmax, of one or several yes-or-no answers by sigmoid, or
-// values.
-enum class PredictedKind { kClasses, kYesNo, kSeveralYesNo, kValues };
+// What the outputs are: of classes by softmax, of one or several yes-or-no answers by sigmoid,
+// values, or of symbols of a text.
+enum class PredictedKind { kClasses, kYesNo, kSeveralYesNo, kValues, kTranscripts };
 
 // Names for the rows and columns of predictions. Borrows the predictions and the data set.
 struct PredictedTable {
@@ -48,6 +48,7 @@ struct PredictedTable {
   PredictedKind kind = PredictedKind::kValues;
   std::vector<std::string> class_names = {};  // or empty, then numbers stand for them
   std::string target_name = {};               // of values, or ""
+  int32_t blank = 0;                          // of transcripts: the class that stands for no symbol
 };
 
 // Writes a table with these columns:
@@ -61,7 +62,8 @@ struct PredictedTable {
 //   a column for each class: its probability, by softmax or sigmoid
 // Values have a column for each output, named `predicted` or by the target's name if there is one,
 // and otherwise by numbers. With several outputs and values as targets, there is a column
-// `label NAME` for each.
+// `label NAME` for each. Transcripts have one row for a sample: the wanted text as `label`, and the
+// text of the best path as `predicted`.
 void write_table(const PredictedTable& table,
                  const std::filesystem::path& path,
                  PredictionFormat format);

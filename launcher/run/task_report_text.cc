@@ -15,6 +15,23 @@ constexpr size_t kPairs = 20;
 constexpr size_t kMaxLineColumns = 100;  // of a matrix whose columns have names
 constexpr size_t kMeanNames = sizeof("weighted mean") - 1;
 
+// Without what would break the columns.
+std::string for_terminal(std::string name) {
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
+  return name;
+}
+
+std::string score_row(const std::string& name, size_t width, const metrics::ClassScores& scores) {
+  return fmt::format("{:<{}}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n",
+                     name,
+                     width,
+                     scores.precision,
+                     scores.recall,
+                     scores.f1,
+                     scores.support);
+}
+
 class ClassText {
  public:
   ClassText(const metrics::Confusion& confusion, const std::vector<std::string>& names)
@@ -32,23 +49,13 @@ class ClassText {
   }
 
  private:
-  // For the terminal: without what would break the columns.
   std::string name_of(int32_t number) const {
     if (static_cast<size_t>(number) >= names_.size()) return std::to_string(number);
-    std::string name = names_[static_cast<size_t>(number)];
-    std::ranges::replace_if(
-        name, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');
-    return name;
+    return for_terminal(names_[static_cast<size_t>(number)]);
   }
 
   std::string row(const std::string& name, const metrics::ClassScores& scores) const {
-    return fmt::format("{:<{}}  {:>9.4f}  {:>6.4f}  {:>6.4f}  {:>7}\n",
-                       name,
-                       width_,
-                       scores.precision,
-                       scores.recall,
-                       scores.f1,
-                       scores.support);
+    return score_row(name, width_, scores);
   }
 
   // At the top are the classes' names or, if a line would be too long, numbers of the rows.
@@ -94,6 +101,19 @@ class ClassText {
   size_t width_ = kMeanNames;
 };
 
+std::string label_text(const std::vector<metrics::ClassScores>& labels,
+                       const std::vector<std::string>& names) {
+  size_t width = sizeof("label") - 1;
+  std::vector<std::string> shown;
+  for (size_t i = 0; i < labels.size(); ++i) {
+    shown.push_back(i < names.size() ? for_terminal(names[i]) : std::to_string(i));
+    width = std::max(width, shown.back().size());
+  }
+  std::string text = fmt::format("{:<{}}  precision  recall      F1  support\n", "label", width);
+  for (size_t i = 0; i < labels.size(); ++i) text += score_row(shown[i], width, labels[i]);
+  return text;
+}
+
 Json name_of(int32_t number, const std::vector<std::string>& names) {
   if (static_cast<size_t>(number) < names.size()) return names[static_cast<size_t>(number)];
   return int64_t{number};
@@ -109,7 +129,7 @@ Json to_json(const metrics::ClassScores& scores) {
 }  // namespace
 
 void check_report(bool report, const config::ModelTraits& model) {
-  if (report && config::task_of(model) == config::Task::kOther)
+  if (report && !config::predicts_classes_or_values(model))
     throw ConfigError(
         "--report: allowed only with models that predict a class or values; the model is {}",
         model.section);
@@ -118,6 +138,7 @@ void check_report(bool report, const config::ModelTraits& model) {
 std::string to_text(const metrics::TaskReport& report,
                     const std::vector<std::string>& class_names) {
   if (report.classes) return ClassText(*report.classes, class_names).text();
+  if (!report.labels.empty()) return label_text(report.labels, class_names);
   std::string text = "output  mean absolute error  root mean squared error  R squared\n";
   for (size_t i = 0; i < report.values.size(); ++i)
     text += fmt::format("{:>6}  {:>19.6g}  {:>23.6g}  {:>9.4f}\n",
@@ -149,6 +170,17 @@ Json to_json(const metrics::TaskReport& report, const std::vector<std::string>& 
     json["mean"] = to_json(confusion.macro_mean());
     json["weighted_mean"] = to_json(confusion.weighted_mean());
     json["confusion"] = cells;
+    return json;
+  }
+  if (!report.labels.empty()) {
+    Json rows = Json::array();
+    for (size_t i = 0; i < report.labels.size(); ++i) {
+      Json row = Json::object({{"label", name_of(static_cast<int32_t>(i), class_names)}});
+      const Json figures = to_json(report.labels[i]);
+      for (const std::string& name : figures.names()) row[name] = figures[name];
+      rows.push_back(row);
+    }
+    json["labels"] = rows;
     return json;
   }
   Json outputs = Json::array();

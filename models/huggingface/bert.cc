@@ -55,17 +55,38 @@ const char* describe(FolderPooling pooling) {
   return "of an unsupported kind";
 }
 
-// Writes 1_Pooling/config.json for the mean of vectors of `width` features. Throws IoError.
-void write_mean_pooling(const fs::path& folder, int64_t width) {
+// Writes 1_Pooling/config.json for vectors of `width` features. Throws IoError.
+void write_pooling(const fs::path& folder, int64_t width, bool mean) {
   Json json = Json::object();
   json["word_embedding_dimension"] = width;
-  json[kMode + kFirst] = false;
-  json[kMode + kMeanTokens] = true;
+  json[kMode + kFirst] = !mean;
+  json[kMode + kMeanTokens] = mean;
   json[kMode + "max_tokens"] = false;
   json[kMode + "mean_sqrt_len_tokens"] = false;
   const fs::path path = folder / kPoolingFile;
   fs::create_directory(path.parent_path());
   write_file_atomically(path, json.dump({.indent = 2}) + "\n");
+}
+
+// Writes what makes the folder one of sentence-transformers: a transformer, pooling and division by
+// the length, which does not change cosines. Throws IoError.
+void write_modules(const fs::path& folder, const BertConfig& bert) {
+  Json modules = Json::array({});
+  const std::pair<const char*, const char*> parts[] = {
+      {"", "Transformer"}, {"1_Pooling", "Pooling"}, {"2_Normalize", "Normalize"}};
+  for (const auto& [path, type] : parts) {
+    Json part = Json::object();
+    part["idx"] = static_cast<int64_t>(modules.size());
+    part["name"] = std::to_string(modules.size());
+    part["path"] = path;
+    part["type"] = fmt::format("sentence_transformers.models.{}", type);
+    modules.push_back(part);
+  }
+  write_file_atomically(folder / "modules.json", modules.dump({.indent = 2}) + "\n");
+  Json length = Json::object();
+  length["max_seq_length"] = bert.context;
+  length["do_lower_case"] = false;  // the tokenizer's part
+  write_file_atomically(folder / "sentence_bert_config.json", length.dump({.indent = 2}) + "\n");
 }
 
 using Task = BertConfig::Task;
@@ -125,7 +146,8 @@ const char* architecture_of(const BertConfig& bert) {
   switch (bert.task) {
     case Task::kMaskedTokens: return "ForMaskedLM";
     case Task::kTokenClasses: return "ForTokenClassification";
-    case Task::kHiddenStates: return "Model";
+    case Task::kHiddenStates:
+    case Task::kEmbeddings: return "Model";
     case Task::kSequenceClasses:
     case Task::kSequenceValues: break;
   }
@@ -181,18 +203,24 @@ class Bert final : public Family {
   }
   std::vector<std::string> notes_on_other_files(const std::filesystem::path& folder,
                                                 const ModelConfig& model) const override {
+    const BertConfig& bert = config_of(model);
     const FolderPooling pooling = read_pooling(folder);
-    if (!is_sequence_task(config_of(model)) || pooling == FolderPooling::kUnspecified) return {};
+    const bool pools = is_sequence_task(bert) || bert.task == Task::kEmbeddings;
+    if (!pools || pooling == FolderPooling::kUnspecified) return {};
     return {fmt::format("{}: pooling is {}; model.bert.pooling is {}",
                         (folder / kPoolingFile).string(),
                         describe(pooling),
-                        has_mean(config_of(model)) ? "MEAN" : "FIRST_TOKEN")};
+                        bert.pooling == BertConfig::Pooling::kMean ? "MEAN" : "FIRST_TOKEN")};
   }
   void write_other_files(const ModelConfig& model,
                          const FolderOptions& /*options*/,
                          const Json& /*config*/,
                          const std::filesystem::path& folder) const override {
-    if (has_mean(config_of(model))) write_mean_pooling(folder, config_of(model).width);
+    const BertConfig& bert = config_of(model);
+    const bool embeds = bert.task == Task::kEmbeddings;
+    if (has_mean(bert) || embeds)
+      write_pooling(folder, bert.width, bert.pooling == BertConfig::Pooling::kMean);
+    if (embeds) write_modules(folder, bert);
   }
 
   void write(const ModelConfig& model,
@@ -233,7 +261,7 @@ class Bert final : public Family {
 
   bool is_head(const std::string& name) const override {
     return name.starts_with("classifier.") || name.starts_with("bert.pooler.") ||
-           name.starts_with("cls.") || name.starts_with("lm_head.");
+           name.starts_with("cls.") || name.starts_with("lm_head.") || name == "logit_scale";
   }
   bool has_row_per_class(const std::string& name) const override {
     return name.starts_with("classifier.") && !name.starts_with("classifier.dense.");
@@ -272,7 +300,8 @@ class Bert final : public Family {
   // A network without a head has names without the prefix that separates body and head.
   std::string without_prefix(const BertConfig& bert, const std::string& name) const {
     const std::string prefix = base_prefix(bert);
-    const bool drops = bert.task == Task::kHiddenStates && name.starts_with(prefix);
+    const bool headless = bert.task == Task::kHiddenStates || bert.task == Task::kEmbeddings;
+    const bool drops = headless && name.starts_with(prefix);
     return drops ? name.substr(prefix.size()) : name;
   }
 

@@ -159,6 +159,7 @@ struct BindOptions {
   bool all_constant = false;  // no initializer learns, so everything that inputs do not reach folds
   std::map<std::string, Array> known = {};  // inputs that are constants, with their extents
   std::vector<size_t> outputs = {};         // indices of the outputs that are needed; empty: all
+  size_t losses = SIZE_MAX;                 // how many of these, the first, have a loss
 };
 
 // What decided whether an initializer learns.

@@ -54,12 +54,12 @@ class OnnxModel final : public models::Model {
     check_objective(config_);
     const auto& [network, form] = usual();
     check_outputs(config_, inputs(), *network, form.batch);
+    check_sizes_of_pixels(config_, inputs(), *network, sizes_of(*network).output_numbers());
     if (run_.global == 0 || !has_open_images()) check_extents_of_outputs();
     sizes_of(*network).require_tables();
     require_unshared(opened(), config_);
     // Throws if a node cannot be lowered to ops.
-    append(
-        graph::GraphOptions(graph::Purpose::kInference), *network, form, sizes_of(*network).io());
+    append(checked_purpose(), *network, form, sizes_of(*network).io());
   }
 
   std::vector<std::string> problems() const override {
@@ -92,10 +92,14 @@ class OnnxModel final : public models::Model {
     const Network& network = *usual().network;
     config::ModelTraits traits{.file = config_.file,
                                .input = inputs().kind(),
-                               .loss = config_.loss,
+                               .computes_loss = computes_loss(config_),
+                               .loss = loss_of(scored(config_)),
+                               .huber_delta = config_.huber_delta,
                                .outputs = sizes_of(network).outputs(),
                                .outputs_field = "file",
-                               .normalises_lanes = sizes_of(network).normalises_lanes()};
+                               .normalises_lanes = sizes_of(network).normalises_lanes(),
+                               .pixel_classes = sizes_of(network).predicts_pixels(),
+                               .targets = asked_targets(opened(), config_, inputs(), network)};
     if (const auto& diffusion = config_.diffusion) {
       traits.loss = Loss::kMeanSquaredError;
       traits.outputs = sizes_of(network).classes();
@@ -105,10 +109,10 @@ class OnnxModel final : public models::Model {
                                                  .with_classes = inputs().has(Meaning::kClasses),
                                                  .without_classes = diffusion->label_dropout > 0};
     }
+    if (is_transcript(config_)) traits.transcript = sizes_of(network).transcript();
     if (inputs().kind() != config::ModelInput::kTokens) return traits;
     traits.context = inputs().context();
     traits.text_task = text_task_of(config_);
-    if (config_.task == Task::kSequenceValues) traits.loss = Loss::kMeanSquaredError;
     if (config_.task != Task::kNextToken) traits.segments = sizes_of(network).segments();
     traits.segments_field = traits.vocabulary_field = "file";
     traits.vocabulary = sizes_of(network).vocabulary();
@@ -119,11 +123,20 @@ class OnnxModel final : public models::Model {
   ModelConfig resolve(const models::ModelIo& io) const override {
     const std::shared_ptr<const Network> bound = network_of(any_form(io), io);
     const Network& network = *bound;
-    const bool classes = has_labels(config_) || config_.diffusion;
+    check_sizes_of_pixels(config_, inputs(), network, sizes_of(network).output_numbers());
+    if (inputs().kind() == config::ModelInput::kFeatures &&
+        sizes_of(network).features() != io.features)
+      throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
+                        config_.file,
+                        sizes_of(network).features(),
+                        io.features);
+    if (has_parts(config_, inputs())) return config_;  // the data were opened for them
+    const bool classes = has_labels(scored(config_)) || is_transcript(config_) || config_.diffusion;
     const int64_t outputs =
                       config_.diffusion ? sizes_of(network).classes() : sizes_of(network).outputs(),
                   wanted = classes ? io.classes : io.target_columns;
-    const bool good = classes ? outputs >= wanted : wanted == 0 || outputs == wanted;
+    const bool good = computes_loss(scored(config_)) ||
+                      (classes ? outputs >= wanted : wanted == 0 || outputs == wanted);
     if (!good && (!config_.diffusion || inputs().has(Meaning::kClasses)))
       throw ConfigError("model.onnx.file: {} has {} {}; the data has {} {}",
                         config_.file,
@@ -131,12 +144,6 @@ class OnnxModel final : public models::Model {
                         config_.diffusion ? "classes" : "outputs",
                         wanted,
                         classes ? "classes" : "target columns");
-    if (inputs().kind() == config::ModelInput::kFeatures &&
-        sizes_of(network).features() != io.features)
-      throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
-                        config_.file,
-                        sizes_of(network).features(),
-                        io.features);
     return config_;
   }
 
@@ -178,7 +185,7 @@ class OnnxModel final : public models::Model {
 
   void add_preprocessing(const config::Preprocessing& preprocessing, Additions& additions) const {
     const std::vector<PreparedInput> prepared = prepared_inputs(inputs().meanings());
-    const size_t output = outputs_of(opened(), config_).front();
+    const size_t output = outputs_of(opened(), scored(config_)).front();
     const std::shared_ptr<const OpenedFile> written = open_file(config_);  // maybe of a fixed batch
     add_preprocessing_nodes(written->file, prepared, output, preprocessing, additions);
   }
@@ -257,8 +264,7 @@ class OnnxModel final : public models::Model {
   std::string reason_for_fp32() const override {
     if (config_.diffusion) return "16 bits cannot distinguish all times of model.onnx.diffusion";
     const auto& [network, form] = usual();
-    return append(graph::Purpose::kInference, *network, form, sizes_of(*network).io())
-        .reason_for_fp32;
+    return append(checked_purpose(), *network, form, sizes_of(*network).io()).reason_for_fp32;
   }
 
   // Includes matrix products outside of linear layers.
@@ -293,6 +299,11 @@ class OnnxModel final : public models::Model {
     std::shared_ptr<const Network> network;
     int64_t batch;
   };
+
+  // Of the graph that has all nodes.
+  graph::Purpose checked_purpose() const {
+    return computes_loss(config_) ? graph::Purpose::kEvaluation : graph::Purpose::kInference;
+  }
 
   // The file and what depends on it alone: opened at the first call. All throw ConfigError.
   const OpenedFile& opened() const {
@@ -431,13 +442,22 @@ class OnnxModel final : public models::Model {
   }
 
   Appended append(const graph::GraphOptions& options,
-                  const Network& network,
+                  const Network& bound,
                   const BoundForm& form,
                   const models::ModelIo& io) const {
     graph::GraphBuilder builder(options);
-    const NetworkSizes sizes = sizes_of(network);
+    // Inference has no targets, and none of the nodes that need them.
+    const bool predicts =
+        options.purpose == graph::Purpose::kInference && !config_.predictions.empty();
+    const Network predicting =
+        predicts ? without_other_nodes(bound, {sizes_of(bound).output_numbers()[1]}) : Network();
+    const Network& network = predicts ? predicting : bound;
+    const NetworkSizes sizes = sizes_of(bound);
     const int64_t ids = config_.diffusion ? sizes.classes() : sizes.vocabulary();
-    const DataInputs data = append_data_inputs(builder, config_, inputs(), network, io, ids);
+    const bool targets =
+        options.purpose != graph::Purpose::kInference || (computes_loss(config_) && !predicts);
+    const DataInputs data =
+        append_data_inputs(builder, opened(), config_, inputs(), network, io, ids, targets);
     LoweringOptions how = {
         .synchronised_norms = config_.batch_norm == OnnxConfig::BatchNorm::kSynchronised,
         .documents = data.documents};

@@ -12,6 +12,7 @@
 #include "runtime/base/text.h"
 #include "runtime/config/hardware_visits.h"
 #include "runtime/config/limits.h"
+#include "runtime/config/names.h"
 #include "runtime/config/run_config_visits.h"
 #include "runtime/config/schema.h"
 
@@ -89,6 +90,8 @@ class SectionReader {
         get(f, value);
         refuse_value(path(name), value, when_words(path_, *f));
       }
+      if (const std::string words = required_words(message_, path_, *f); !words.empty())
+        throw ConfigError("{}: missing; allowed: {}, {}", path(name), describe_type(*f), words);
     }
     get(f, value);
     check_value(path(name), value, *f);

@@ -1,8 +1,10 @@
 #include "runtime/config/schema.h"
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <google/protobuf/descriptor.pb.h>
 #include <google/protobuf/dynamic_message.h>
+
+#include <algorithm>
 
 #include "runtime/base/error.h"
 
@@ -81,12 +83,24 @@ bool applies(const Message& message, const FieldDescriptor& field) {
   const proto::FieldNote& note = note_of(field);
   if (!note.has_when()) return true;
   const FieldDescriptor* decider = message.GetDescriptor()->FindFieldByName(note.when().field());
-  return message.GetReflection()->GetEnum(message, decider)->name() == note.when().value();
+  return std::ranges::count(note.when().value(),
+                            message.GetReflection()->GetEnum(message, decider)->name()) > 0;
+}
+
+std::string required_words(const Message& message,
+                           const std::string& section,
+                           const FieldDescriptor& field) {
+  const proto::When& when = note_of(field).when();
+  if (when.required_with().empty() || message.GetReflection()->HasField(message, &field)) return "";
+  const FieldDescriptor* decider = message.GetDescriptor()->FindFieldByName(when.field());
+  const std::string& value = message.GetReflection()->GetEnum(message, decider)->name();
+  if (std::ranges::count(when.required_with(), value) == 0) return "";
+  return fmt::format("required with {}.{} {}", section, when.field(), value);
 }
 
 std::string when_words(const std::string& section, const FieldDescriptor& field) {
   const proto::When& when = note_of(field).when();
-  return fmt::format("only with {}.{} {}", section, when.field(), when.value());
+  return fmt::format("only with {}.{} {}", section, when.field(), fmt::join(when.value(), " or "));
 }
 
 }  // namespace lockstep::config

@@ -43,6 +43,12 @@ RealLimit real_limit(const google::protobuf::FieldDescriptor& field);
 bool applies(const google::protobuf::Message& message,
              const google::protobuf::FieldDescriptor& field);
 
+// "required with schedule.kind EXPONENTIAL" if `message`, the section `section`, must have the
+// field and lacks it; else empty.
+std::string required_words(const google::protobuf::Message& message,
+                           const std::string& section,
+                           const google::protobuf::FieldDescriptor& field);
+
 // The condition under which a field with `when` in the section `section` applies: "only with
 // schedule.kind STEP".
 std::string when_words(const std::string& section, const google::protobuf::FieldDescriptor& field);

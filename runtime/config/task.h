@@ -5,53 +5,63 @@
 
 namespace lockstep::config {
 
-enum class Task {
-  kOther,    // language modelling, which has its perplexity, or nothing
-  kClasses,  // one of several, by softmax
-  kYesNo,    // one output, by sigmoid
-  kValues
-};
-
-// Whether the model predicts classes or values: not tokens, images or nothing.
-inline bool predicts_classes_or_values(const ModelTraits& model) {
-  const bool of_text = model.text_task == TextTask::kSequenceClass ||
-                       model.text_task == TextTask::kSequenceValues ||
-                       model.text_task == TextTask::kTokenClasses;
-  return !model.diffusion && (model.input != ModelInput::kTokens || of_text);
+// Whether the model predicts classes, each of them or of tokens, or their probabilities.
+inline bool predicts_classes(const ModelTraits& model) {
+  switch (model.scored_kind()) {
+    case TargetKind::kClass: return !model.diffusion;
+    case TargetKind::kDistribution:
+    case TargetKind::kTokenClasses: return true;
+    case TargetKind::kNone:
+    case TargetKind::kYesNo:
+    case TargetKind::kValues:
+    case TargetKind::kPixelClasses:
+    case TargetKind::kTokens:
+    case TargetKind::kTranscript:
+    case TargetKind::kSimilarity:
+    case TargetKind::kNamed: return false;
+  }
+  return false;
 }
 
-inline Task task_of(const ModelTraits& model) {
-  if (!predicts_classes_or_values(model)) return Task::kOther;
-  if (model.loss == Loss::kMeanSquaredError) return Task::kValues;
-  if (model.loss == Loss::kSoftmaxCrossEntropy) return Task::kClasses;
-  // Several yes-or-no answers have no single F1.
-  return model.outputs <= 1 ? Task::kYesNo : Task::kOther;
+// Whether the model predicts classes, yes or no, or values: not tokens, images or nothing.
+inline bool predicts_classes_or_values(const ModelTraits& model) {
+  const TargetKind kind = model.scored_kind();
+  return predicts_classes(model) || kind == TargetKind::kYesNo || kind == TargetKind::kValues;
 }
 
 // Whether evaluations of the model have the metric. If the number of outputs comes from the data:
 // whether they may have it.
 inline bool has_metric(const ModelTraits& model, EvalConfig::Metric metric) {
   using Metric = EvalConfig::Metric;
-  const Task task = task_of(model);
-  const bool classes = task == Task::kClasses || task == Task::kYesNo;
+  const bool classes = predicts_classes(model);
+  const bool yes_no = model.scored_kind() == TargetKind::kYesNo;
+  const bool pairs = model.scored_kind() == TargetKind::kSimilarity;
   switch (metric) {
     case Metric::kLoss: return true;
     case Metric::kAccuracy: return model.has_accuracy();
     case Metric::kF1:
-    case Metric::kMatthews: return classes;
     case Metric::kAuc:
-      return task == Task::kYesNo ||
-             (task == Task::kClasses && (model.outputs == 0 || model.outputs == 2));
+    case Metric::kAveragePrecision: return classes || yes_no;
+    // Several yes-or-no answers have no single one.
+    case Metric::kMatthews: return classes || (yes_no && model.outputs <= 1);
     case Metric::kMeanAbsoluteError:
-    case Metric::kRSquared:
+    case Metric::kRSquared: return model.scored_kind() == TargetKind::kValues;
     case Metric::kPearson:
-    case Metric::kSpearman: return task == Task::kValues;
+    case Metric::kSpearman: return model.scored_kind() == TargetKind::kValues || pairs;
+    case Metric::kMeanIou: return model.scored_kind() == TargetKind::kPixelClasses;
+    case Metric::kWordErrorRate:
+    case Metric::kCharacterErrorRate: return model.scored_kind() == TargetKind::kTranscript;
+    case Metric::kRecallAt1:
+    case Metric::kRecallAt5:
+    case Metric::kRecallAt10: return pairs;
   }
   return false;
 }
 
 inline bool smaller_is_better(EvalConfig::Metric metric) {
-  return metric == EvalConfig::Metric::kLoss || metric == EvalConfig::Metric::kMeanAbsoluteError;
+  using Metric = EvalConfig::Metric;
+  return metric == Metric::kLoss || metric == Metric::kMeanAbsoluteError ||
+         metric == Metric::kWordErrorRate || metric == Metric::kCharacterErrorRate;
 }
 
 }  // namespace lockstep::config

@@ -84,6 +84,47 @@ std::string field_before(std::string_view before) {
   return std::string(before.substr(begin, end - begin));
 }
 
+// The path of the sections that are open at the end of a text, with a dot at its end:
+// "model.onnx.".
+std::string open_sections(std::string_view text) {
+  std::vector<std::string> open;
+  std::string name;  // the last one
+  char quote = 0;
+  bool comment = false, was_in_name = false;
+  for (const char c : text) {
+    if (comment || quote != 0) {
+      if (c == (comment ? '\n' : quote)) comment = false, quote = 0;
+    } else if (c == '#') {
+      comment = true;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '{' || c == '<') {
+      open.push_back(name);
+    } else if ((c == '}' || c == '>') && !open.empty()) {
+      open.pop_back();
+    }
+    const bool in_name = std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_';
+    if (in_name && !was_in_name) name.clear();
+    if (in_name) name += c;
+    was_in_name = in_name;
+  }
+  std::string path;
+  for (const std::string& section : open) path += section + ".";
+  return path;
+}
+
+// The field of this name in the section that is open at the end of `before`; if the section has
+// none, all fields of the name.
+std::vector<SchemaField> fields_named(const std::string& name,
+                                      std::string_view before,
+                                      const Descriptor& root) {
+  std::vector<SchemaField> fields = schema_fields_named(name, root);
+  const std::string path = open_sections(before) + name;
+  for (const SchemaField& field : fields)
+    if (field.path == path) return {field};
+  return fields;
+}
+
 // The path of the field if it is unique; otherwise its name.
 std::string name_of(const std::vector<SchemaField>& fields) {
   return fields.size() == 1 ? fields[0].path : fields[0].field->name();
@@ -100,14 +141,15 @@ std::string found_in(const std::string& message) {
 }
 
 // "train.steps: value is \"abc\"; allowed: a whole number": the message for an error
-// in the type of a value, if its field is found on its line.
+// in the type of a value, if its field is found on its line. `line`: its part of `before`.
 std::optional<std::string> explain_type(const Descriptor& root,
                                         const std::string& message,
-                                        std::string_view before) {
+                                        std::string_view before,
+                                        std::string_view line) {
   const bool about_type = message.starts_with("Expected ") || message.starts_with("Integer ") ||
                           message.starts_with("Invalid value ");
   if (!about_type) return std::nullopt;
-  const std::vector<SchemaField> fields = schema_fields_named(field_before(before), root);
+  const std::vector<SchemaField> fields = fields_named(field_before(line), before, root);
   if (fields.empty()) return std::nullopt;
   const std::string allowed = describe_type(*fields[0].field);
   const bool one_type = std::ranges::all_of(
@@ -123,6 +165,7 @@ std::optional<std::string> explain_type(const Descriptor& root,
 // The message for an unknown field or enum value, with the names in the schema.
 std::optional<std::string> explain_name(const Descriptor& root,
                                         std::string_view message,
+                                        std::string_view before,
                                         const std::vector<std::string>& parts) {
   if (parts.size() != 2) return std::nullopt;
   if (message.starts_with("Message type ")) {
@@ -130,7 +173,7 @@ std::optional<std::string> explain_name(const Descriptor& root,
     if (type != nullptr) return unknown_field_message(*type, parts[1]);
   }
   if (message.starts_with("Unknown enumeration value ")) {
-    const std::vector<SchemaField> fields = schema_fields_named(parts[1], root);
+    const std::vector<SchemaField> fields = fields_named(parts[1], before, root);
     if (!fields.empty()) {
       return fmt::format(
           "{}: {}", name_of(fields), unknown_enum_message(*fields[0].field, parts[0]));
@@ -173,10 +216,9 @@ std::string describe_text_error(std::string_view text,
   const size_t line_begin = text.substr(0, offset).rfind('\n') + 1;  // npos + 1 is 0
   const auto line_number = std::count(text.begin(), text.begin() + offset, '\n') + 1;
 
-  std::optional<std::string> explained = explain_name(root, message, parts);
-  if (!explained) {
-    explained = explain_type(root, message, text.substr(line_begin, offset - line_begin));
-  }
+  const std::string_view before = text.substr(0, offset);
+  std::optional<std::string> explained = explain_name(root, message, before, parts);
+  if (!explained) explained = explain_type(root, message, before, before.substr(line_begin));
   if (!explained) {
     std::string_view error_line = text.substr(line_begin);
     error_line = error_line.substr(0, error_line.find('\n'));

@@ -64,8 +64,13 @@ class Counter {
       case OpKind::kBatchNormSums: launch(3); break;
       case OpKind::kBatchNormInputGradient: launch(1); break;
       case OpKind::kSoftmaxCrossEntropy: softmax_cross_entropy(); break;
+      case OpKind::kContrastive: launch(2); break;
       case OpKind::kBinaryCrossEntropy:
-      case OpKind::kMeanSquaredError: launch(1); break;
+      case OpKind::kMeanSquaredError:
+      case OpKind::kMeanAbsoluteError:
+      case OpKind::kHuber:
+      case OpKind::kSoftCrossEntropy:
+      case OpKind::kCtcLoss: launch(1); break;
       default: break;
     }
     return work_;

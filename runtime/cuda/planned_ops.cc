@@ -55,8 +55,13 @@ constexpr exec::Implementation kWithWorkspaceOrLimits[] = {
     of<exec::no_workspace, graph::supports_window>(graph::OpKind::kLocalResponseNormBackward),
     of<softmax_cross_entropy_workspace>(graph::OpKind::kSoftmaxCrossEntropy),
     of<linear_cross_entropy_workspace>(graph::OpKind::kLinearCrossEntropy),
+    of<contrastive_workspace>(graph::OpKind::kContrastive),
     of<pointwise_loss_workspace>(graph::OpKind::kBinaryCrossEntropy),
     of<pointwise_loss_workspace>(graph::OpKind::kMeanSquaredError),
+    of<pointwise_loss_workspace>(graph::OpKind::kMeanAbsoluteError),
+    of<pointwise_loss_workspace>(graph::OpKind::kHuber),
+    of<soft_cross_entropy_workspace>(graph::OpKind::kSoftCrossEntropy),
+    of<given_loss_workspace>(graph::OpKind::kGivenLoss),
     of<exec::no_workspace, supports_row>(graph::OpKind::kRmsNorm),
     of<row_norm_backward_workspace, supports_row>(graph::OpKind::kRmsNormBackward),
     of<exec::no_workspace, qk_norm_supports>(graph::OpKind::kQkNorm),
@@ -78,6 +83,7 @@ constexpr exec::Implementation kWithWorkspaceOrLimits[] = {
     of<conv_transpose2d_backward_workspace, conv2d_supports_op>(
         graph::OpKind::kConvTranspose2dBackward),
     of<recurrent_workspace>(graph::OpKind::kRecurrentBackward),
+    of<ctc_loss_workspace>(graph::OpKind::kCtcLoss),
 };
 
 constexpr exec::Implementation row_of(graph::OpKind kind) {

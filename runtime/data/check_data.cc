@@ -9,6 +9,7 @@
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/held_out.h"
+#include "runtime/data/named_targets.h"
 #include "runtime/data/ordered.h"
 
 namespace lockstep::data {
@@ -46,6 +47,23 @@ void check_augment(const AugmentConfig& augment) {
   }
 }
 
+[[noreturn]] void refuse_targets(const std::string& section, const config::ModelTraits& model) {
+  const std::string formats = formats_for(model);
+  const char* const targets = config::description_of(model.target_kind());
+  if (formats.empty())
+    throw ConfigError(
+        "{}: value is {}; no data section has {} for this model; allowed: another loss",
+        model.field("loss"),
+        name_of(model.loss),
+        targets);
+  config::refuse_value("data",
+                       section,
+                       "{} with model.{}, whose targets are {} with its loss",
+                       formats,
+                       model.section,
+                       targets);
+}
+
 }  // namespace
 
 void validate_data(const RunConfig& config, bool trains) {
@@ -61,8 +79,10 @@ void validate_data(const RunConfig& config, bool trains) {
                          "data.eval_fraction, such as 0.1, holds out a part of the training data");
 }
 
-void require_format_for_model(const DataConfig& data, const config::ModelTraits& model) {
+void require_format_for_model(const DataConfig& data, const config::ModelTraits& of_model) {
   const std::unique_ptr<const DataFormat> format = format_of(data);
+  const config::ModelTraits model =
+      format->supports(of_model.input) ? traits_for_data(data, of_model) : of_model;
   const std::string section = "data." + config::name_of(data.source);
   if (!format->supports(model.input))
     config::refuse_value("data",
@@ -71,6 +91,7 @@ void require_format_for_model(const DataConfig& data, const config::ModelTraits&
                          formats_for(model),
                          model.wants_images() ? "an image model" : "model." + model.section);
   format->check_for_model(model);
+  if (!format->provides(model.target_kind(), model.input)) refuse_targets(section, model);
   check_order(data, model);
   if (model.diffusion) check_scale(data, model);
   if (format->has_images(model.input)) return;

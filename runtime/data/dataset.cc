@@ -12,6 +12,7 @@
 #include "runtime/data/check_data.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image_dataset.h"
+#include "runtime/data/named_targets.h"
 #include "runtime/data/ordered.h"
 #include "runtime/data/subset.h"
 #include "runtime/data/target_warnings.h"
@@ -43,7 +44,7 @@ void check_samples(const DataConfig& config,
   if (dataset == nullptr || model.input != config::ModelInput::kTokens || !takes_segments(model))
     return;
   const SampleSpec& input = dataset->input();
-  if (input.shape.rank() == 2 && input.shape[0] == kTextRows) return;
+  if (input.shape.rank() == 2 && input.shape[0] % kTextRows == 0) return;
   throw ConfigError(
       "data.{}: its samples fit only causal language models; model.{} needs another data source",
       config::name_of(config.source),
@@ -150,21 +151,28 @@ std::string strict_field(const DataConfig& config) {
 }
 
 OpenedData open_data(const DataConfig& config,
-                     const config::ModelTraits& model,
+                     const config::ModelTraits& of_model,
                      uint64_t seed,
                      bool need_train) {
+  const config::ModelTraits model = traits_for_data(config, of_model);
   OpenedData opened = samples_of(open_source(config, model, seed, need_train), config, model, seed);
   order_training(config, &opened);
+  name_single_target(config, of_model, &opened);
   return opened;
 }
 
-OpenedData open_inputs(const DataConfig& config, const config::ModelTraits& model, uint64_t seed) {
+OpenedData open_inputs(const DataConfig& config,
+                       const config::ModelTraits& of_model,
+                       uint64_t seed) {
+  const config::ModelTraits model = traits_for_data(config, of_model);
   require_format_for_model(config, model);
   const std::unique_ptr<const DataFormat> format = format_of(config);
   OpenedSource opened = takes_parts(config, *format)
                             ? open_parts(config, *format, model, seed, /*need_train=*/false)
                             : format->open_inputs(model, seed);
-  return samples_of(std::move(opened), config, model, seed);
+  OpenedData samples = samples_of(std::move(opened), config, model, seed);
+  name_single_target(config, of_model, &samples);
+  return samples;
 }
 
 OpenedData open_unflattened_data(const DataConfig& config,

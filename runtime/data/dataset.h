@@ -19,7 +19,8 @@ namespace lockstep::data {
 
 // The dtype and shape of a sample's input or target, without the batch dimension. Inputs are
 // features (F) f32, pixels (H, W, C) u8, or text as in text/text_samples.h. Targets are a class
-// label () i32, values (O) f32, or tokens or their classes (T) i32.
+// label () i32, values (O) f32, tokens or their classes (T) i32, or
+// records of several named targets (W) i32, of which some elements are the bits of f32 values.
 struct SampleSpec {
   DType dtype = DType::kF32;
   Shape shape;
@@ -133,10 +134,15 @@ struct DataSummary {
   // names of 0 and of 1.
   std::vector<std::string> class_names;
   int64_t target_columns = 0;  // value targets O; 0 for labels and tokens
-  std::string target_name;     // of the file's column of value targets, if it has a name
-  int64_t vocabulary = 0;      // of the input, for texts whose targets are not tokens; otherwise 0
-  int64_t train_samples = 0;   // 0 if the training set was not opened
-  int64_t eval_samples = 0;    // 0 without an evaluation set
+  // What a record of targets has, for models that name their targets; otherwise empty. A single
+  // part may be a plain target.
+  std::vector<config::TargetPart> targets = {};
+  std::string target_name;  // of the file's column of value targets, if it has a name
+  int64_t vocabulary = 0;   // of the input, for texts whose targets are not tokens; otherwise 0
+  int64_t texts = 1;        // of a sample: 2 for pairs, 3 for triplets
+  bool has_similarities = false;                   // the targets of evaluation pairs are given
+  int64_t train_samples = 0;                       // 0 if the training set was not opened
+  int64_t eval_samples = 0;                        // 0 without an evaluation set
   uint64_t train_checksum = 0, eval_checksum = 0;  // Dataset::checksum(), once computed
   int64_t bad_records = 0;            // skipped or replaced, training and evaluation files together
   std::string labels_from;            // file or column of the training labels, for messages

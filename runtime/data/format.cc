@@ -24,7 +24,8 @@ std::vector<DataConfig> all_formats() {
 
 // Whether a format with default fields fits the model.
 bool takes(const config::ModelTraits& model, const DataFormat& format) {
-  if (!format.supports(model.input)) return false;
+  if (!format.supports(model.input) || !format.provides(model.target_kind(), model.input))
+    return false;
   try {
     format.check_for_model(model);
   } catch (const ConfigError&) {

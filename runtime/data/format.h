@@ -31,10 +31,19 @@ class DataFormat {
 
   // Whether it provides samples for models that take `input`.
   virtual bool supports(config::ModelInput input) const = 0;
+  // Whether samples for models that take `input` can have such targets.
+  virtual bool provides(config::TargetKind kind, config::ModelInput /*input*/) const {
+    return kind == config::TargetKind::kClass;
+  }
   // Whether such samples are made from images, so that data.image and data.augment apply.
   virtual bool has_images(config::ModelInput input) const {
     return input == config::ModelInput::kImages;
   }
+  // The names of its targets, for models that name theirs.
+  virtual std::vector<std::string> target_names() const { return {"labels"}; }
+  // Whether it has targets by name, so that open() makes records of the parts of
+  // ModelTraits::targets and sets DataSummary::targets.
+  virtual bool has_records() const { return false; }
   // Whether its tokens are byte values.
   virtual bool has_byte_tokens() const { return false; }
   // Whether several documents may share a sample of tokens. Otherwise each sample has one, at its
@@ -139,6 +148,9 @@ class TextFormat : public FileFormat<Config> {
 
   bool supports(config::ModelInput input) const override {
     return input == config::ModelInput::kTokens;
+  }
+  bool provides(config::TargetKind kind, config::ModelInput /*input*/) const override {
+    return kind == config::TargetKind::kTokens;
   }
 };
 

@@ -56,12 +56,6 @@ class OrderedDataset final : public WrappedDataset {
   SampleOrder order_;
 };
 
-bool has_class_labels(const config::ModelTraits& model) {
-  if (model.input == config::ModelInput::kTokens)
-    return model.text_task == config::TextTask::kSequenceClass;
-  return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
-}
-
 void refuse_if_given(bool given, const char* field, const char* unless) {
   if (given) throw ConfigError("{}: value is true; allowed: false unless {}", field, unless);
 }
@@ -72,7 +66,7 @@ void check_order(const DataConfig& data, const config::ModelTraits& model) {
   refuse_if_given(data.balance_classes && !data.shuffle,
                   "data.balance_classes",
                   "data.shuffle is true, because samples are drawn at random");
-  refuse_if_given(data.balance_classes && !has_class_labels(model),
+  refuse_if_given(data.balance_classes && model.target_kind() != config::TargetKind::kClass,
                   "data.balance_classes",
                   "samples have class labels; this model predicts something else");
   refuse_if_given(data.group_by_length && !data.shuffle,

@@ -13,6 +13,7 @@
 #include "runtime/data/held_out.h"
 #include "runtime/data/images/image_dataset.h"
 #include "runtime/data/text/text_samples.h"
+#include "runtime/data/transcripts/transcript_file.h"
 
 namespace lockstep::data {
 namespace {
@@ -52,9 +53,11 @@ class PlaceholderDataset final : public Dataset {
 
 class PlaceholderStore final : public ImageStore {
  public:
-  explicit PlaceholderStore(PlaceholderImages images) : images_(images) {}
+  PlaceholderStore(PlaceholderImages images, bool has_masks)
+      : images_(images), has_masks_(has_masks) {}
   int64_t count() const override { return images_.count; }
   int32_t label(int64_t) const override { return 0; }
+  bool has_masks() const override { return has_masks_; }
   std::string name(int64_t) const override { return "assumed"; }
   StoredImage load(int64_t, std::vector<std::byte>&) const override { LOCKSTEP_CHECK(false); }
   bool encoded() const override { return !images_.size; }
@@ -64,6 +67,7 @@ class PlaceholderStore final : public ImageStore {
 
  private:
   PlaceholderImages images_;
+  bool has_masks_;
 };
 
 OpenedData make_sequences(const PlaceholderData& placeholder,
@@ -74,8 +78,22 @@ OpenedData make_sequences(const PlaceholderData& placeholder,
   (values ? opened.summary.target_columns : opened.summary.classes) = placeholder.outputs;
   opened.summary.features = model.context;
   opened.summary.vocabulary = placeholder.vocabulary;
-  const SampleSpec input = text_input(model, placeholder.packed);
+  opened.summary.texts = placeholder.texts;
+  const SampleSpec input = text_input(model, placeholder.packed, placeholder.texts);
   const SampleSpec target = text_target(model, placeholder.outputs);
+  opened.train = std::make_unique<PlaceholderDataset>(input, target);
+  if (has_eval) opened.eval = std::make_unique<PlaceholderDataset>(input, target);
+  return opened;
+}
+
+OpenedData make_transcripts(const PlaceholderData& placeholder,
+                            const config::TranscriptTraits& model,
+                            bool has_eval) {
+  OpenedData opened;
+  const SampleSpec input = transcript_input(model), target = transcript_target(placeholder.symbols);
+  opened.summary.classes = placeholder.outputs;
+  opened.summary.features = input.shape[0];
+  opened.summary.target_columns = target.shape[0];
   opened.train = std::make_unique<PlaceholderDataset>(input, target);
   if (has_eval) opened.eval = std::make_unique<PlaceholderDataset>(input, target);
   return opened;
@@ -87,8 +105,9 @@ OpenedData make_images(const PlaceholderData& placeholder,
                        uint64_t seed,
                        bool has_eval) {
   ImageStores stores;
-  stores.train = std::make_shared<PlaceholderStore>(placeholder.train);
-  if (has_eval) stores.eval = std::make_shared<PlaceholderStore>(placeholder.eval);
+  const bool masks = model.target_kind() == config::TargetKind::kPixelClasses;
+  stores.train = std::make_shared<PlaceholderStore>(placeholder.train, masks);
+  if (has_eval) stores.eval = std::make_shared<PlaceholderStore>(placeholder.eval, masks);
   stores.classes = placeholder.outputs;
   OpenedData opened = open_stores(config, stores, seed);
   return model.wants_images() ? std::move(opened) : flatten_images(std::move(opened), model);
@@ -132,9 +151,10 @@ OpenedData open_data_or_placeholder(const DataConfig& config,
   if (name.empty()) return open_data(config, model, seed, /*need_train=*/true);
   const PlaceholderData placeholder = format->make_placeholder(MissingFile(config, model, name));
   const bool has_eval = format->has_eval() || held_out_by(config);
-  OpenedData opened = model.input == config::ModelInput::kTokens
-                          ? make_sequences(placeholder, model, has_eval)
-                          : make_images(placeholder, config, model, seed, has_eval);
+  OpenedData opened =
+      model.input == config::ModelInput::kTokens ? make_sequences(placeholder, model, has_eval)
+      : model.transcript ? make_transcripts(placeholder, *model.transcript, has_eval)
+                         : make_images(placeholder, config, model, seed, has_eval);
   opened.summary.placeholder =
       fmt::format("{} does not exist: assumed {}, {} samples{}{}",
                   name,

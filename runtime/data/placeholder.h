@@ -31,6 +31,8 @@ struct PlaceholderData {
   bool in_memory_counted = false;  // resident_bytes includes files that are read into memory
   bool packed = false;             // sequences are packed documents, see text/packing.h
   int64_t vocabulary = 0;          // of the input, for texts whose outputs are not tokens
+  int64_t symbols = 0;             // of a transcript, at most
+  int64_t texts = 1;               // of a sample
 };
 
 // A missing data file that the config names, and the model that would be trained on it.

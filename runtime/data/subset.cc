@@ -97,6 +97,8 @@ class SubsetStore final : public ImageStore {
   int32_t label(int64_t index) const override { return whole_->label(at(index)); }
   std::string name(int64_t index) const override { return whole_->name(at(index)); }
   std::vector<std::string> files() const override { return chosen(whole_->files(), indices_); }
+  bool has_masks() const override { return whole_->has_masks(); }
+  void load_mask(int64_t index, Mask* mask) const override { whole_->load_mask(at(index), mask); }
   std::vector<std::string> split_names() const override {
     return chosen(whole_->split_names(), indices_);
   }

@@ -4,7 +4,8 @@
 // - Features with softmax: label () i32 is uniform; x (F) f32 is the label's random sign vector
 //   plus noise, scaled to about unit variance.
 // - Features with other losses: x is about N(0, 1); target (O) f32 is a fixed random linear map of
-//   x, or for binary cross-entropy 1 if that is positive and otherwise 0.
+//   x; for binary cross-entropy 1 if that is positive and otherwise 0; for distributions the shares
+//   of its squares.
 // - Tokens: the next token is usually a fixed function of the last (times a, plus b, modulo the
 //   vocabulary); one in eight is random.
 // - Images: see images/synthetic_images.h. Texts for other language models: text/synthetic_text.h.
@@ -110,7 +111,7 @@ class SyntheticDataset final : public Dataset {
     }
   }
 
-  void make_values(uint64_t seed, bool binary) {
+  void make_values(uint64_t seed, config::TargetKind kind) {
     const int64_t columns = input_.shape[0], targets = target_.shape[0];
     features_.resize(rows_ * columns);  // (rows, F)
     fill_noise(seed, features_);
@@ -130,8 +131,21 @@ class SyntheticDataset final : public Dataset {
         float sum = 0;
         for (int64_t tap = 0; tap < taps; ++tap)
           sum += weight[tap] * features_[row * columns + column[tap]];
+        const bool binary = kind == config::TargetKind::kYesNo;
         values_[row * targets + target] = binary ? (sum > 0 ? 1.0f : 0.0f) : sum;
       }
+    }
+    if (kind == config::TargetKind::kDistribution) make_distributions(targets);
+  }
+
+  // Makes shares of the squares of each row's values.
+  void make_distributions(int64_t columns) {
+    constexpr float kLeast = 1e-3f;
+    for (int64_t row = 0; row < rows_; ++row) {
+      float* const values = &values_[row * columns];
+      float total = 0;
+      for (int64_t c = 0; c < columns; ++c) total += values[c] = values[c] * values[c] + kLeast;
+      for (int64_t c = 0; c < columns; ++c) values[c] /= total;
     }
   }
 
@@ -178,8 +192,9 @@ OpenedData make_samples(const SyntheticConfig& synthetic,
       dataset->make_tokens(seed, summary.classes);
     }
   } else {
-    const bool labels = model.loss == Loss::kSoftmaxCrossEntropy;
-    const bool binary = model.loss == Loss::kBinaryCrossEntropy;
+    const config::TargetKind kind = model.target_kind();
+    const bool labels = kind == config::TargetKind::kClass;
+    const bool binary = kind == config::TargetKind::kYesNo;
     summary.features = synthetic.features;
     const int64_t outputs = model.outputs > 0 ? model.outputs : binary ? 1 : synthetic.classes;
     (labels ? summary.classes : summary.target_columns) = outputs;
@@ -191,7 +206,7 @@ OpenedData make_samples(const SyntheticConfig& synthetic,
       if (labels)
         dataset->make_classes(seed, outputs);
       else
-        dataset->make_values(seed, binary);
+        dataset->make_values(seed, kind);
     }
   }
   summary.kind = "synthetic";
@@ -210,13 +225,25 @@ class Synthetic final : public DataFormat {
   explicit Synthetic(const SyntheticConfig& synthetic) : synthetic_(synthetic) {}
 
   bool supports(config::ModelInput /*input*/) const override { return true; }
+  bool provides(config::TargetKind kind, config::ModelInput input) const override {
+    using Kind = config::TargetKind;
+    if (kind == Kind::kClass) return true;
+    if (input == config::ModelInput::kImages) return kind == Kind::kPixelClasses;
+    if (input == config::ModelInput::kFeatures)
+      return kind == Kind::kYesNo || kind == Kind::kValues || kind == Kind::kDistribution;
+    return kind == Kind::kTokens || kind == Kind::kTokenClasses || kind == Kind::kValues ||
+           kind == Kind::kNone || kind == Kind::kSimilarity;
+  }
   bool has_eval() const override { return false; }
   std::vector<std::string> files() const override { return {}; }
 
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t seed,
                     bool need_train) const override {
-    if (model.wants_images()) return make_synthetic_images(synthetic_, seed, need_train);
+    if (model.wants_images()) {
+      const bool masks = model.target_kind() == config::TargetKind::kPixelClasses;
+      return make_synthetic_images(synthetic_, seed, need_train, masks);
+    }
     if (model.input == config::ModelInput::kTokens && takes_segments(model))
       return make_synthetic_text(synthetic_, model, seed, need_train);
     return make_samples(synthetic_, model, seed, need_train);

@@ -7,31 +7,13 @@
 #include <vector>
 
 #include "runtime/data/class_warnings.h"
+#include "runtime/data/images/masks.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr int64_t kMaxValuesRead = 100'000;  // samples
 constexpr int64_t kMaxTextsRead = 100;       // samples
-
-bool has_values(const config::ModelTraits& model) {
-  if (model.input == config::ModelInput::kTokens)
-    return model.text_task == config::TextTask::kSequenceValues;
-  return !model.diffusion && model.loss != Loss::kSoftmaxCrossEntropy;
-}
-
-bool predicts_tokens(const config::ModelTraits& model) {
-  return model.input == config::ModelInput::kTokens &&
-         (model.text_task == config::TextTask::kNextToken ||
-          model.text_task == config::TextTask::kMaskedTokens);
-}
-
-bool has_classes(const config::ModelTraits& model) {
-  if (model.input != config::ModelInput::kTokens)
-    return model.diffusion || model.loss == Loss::kSoftmaxCrossEntropy;
-  return model.text_task == config::TextTask::kSequenceClass ||
-         model.text_task == config::TextTask::kTokenClasses;
-}
 
 std::string where_of(const std::string& labels_from, const DataConfig& config) {
   return labels_from.empty() ? "data." + config::name_of(config.source) : labels_from;
@@ -42,8 +24,8 @@ std::string for_values(const DataConfig& config, const config::ModelTraits& mode
   if (std::holds_alternative<IdxConfig>(config.source)) return "";
   if (model.input == config::ModelInput::kFeatures)
     return model.field("loss") + ": MEAN_SQUARED_ERROR";
-  if (model.text_task == config::TextTask::kSequenceClass &&
-      model.input == config::ModelInput::kTokens)
+  if (model.input == config::ModelInput::kTokens &&
+      model.target_kind() == config::TargetKind::kClass)
     return model.field("task") + ": SEQUENCE_VALUES";
   return "";
 }
@@ -103,28 +85,51 @@ std::vector<std::string> token_warnings(const Dataset& train, const std::string&
 }
 
 // The labels of a set of images, or of samples.
-LabelCounts counts_of(const ImageStore& store) {
+LabelCounts counts_of(const ImageStore& store, const DataConfig& config) {
+  if (store.has_masks()) return count_pixels(store, config.bad_records != BadRecords::kFail);
   LabelCounts counts;
   for (int64_t i = 0; i < store.count(); ++i) counts.add(store.label(i));
   return counts;
 }
-LabelCounts counts_of(const Dataset& dataset) { return dataset.label_counts(); }
+LabelCounts counts_of(const Dataset& dataset, const DataConfig& /*config*/) {
+  return dataset.label_counts();
+}
 
 // `opened`: samples or stores of images. `classes`: that the data define.
 template <typename Opened>
 ClassLabels labels_of(const Opened& opened,
+                      const DataConfig& config,
                       const std::string& where,
                       const config::ModelTraits& model,
                       int64_t classes,
                       const std::vector<std::string>& names) {
   ClassLabels labels{.where = where, .names = names};
-  if (opened.train != nullptr) labels.train = counts_of(*opened.train);
-  if (opened.eval != nullptr && opened.train != nullptr) labels.eval = counts_of(*opened.eval);
+  if (opened.train != nullptr) labels.train = counts_of(*opened.train, config);
+  if (opened.eval != nullptr && opened.train != nullptr)
+    labels.eval = counts_of(*opened.eval, config);
   labels.classes = std::max({labels.train.largest() + 1,
                              labels.eval.largest() + 1,
                              static_cast<int64_t>(names.size()),
                              classes});
   labels.one_class_is_enough = model.diffusion.has_value();
+  return labels;
+}
+
+// Those of samples that have class labels.
+ClassLabels labels_of_samples(const DataConfig& config,
+                              const config::ModelTraits& model,
+                              const OpenedData& data) {
+  const DataSummary& summary = data.summary;
+  // A model may have more outputs than the data have classes, so its own number is not counted.
+  ClassLabels labels = labels_of(data,
+                                 config,
+                                 where_of(summary.labels_from, config),
+                                 model,
+                                 model.outputs > 0 ? 0 : summary.classes,
+                                 summary.class_names);
+  if (model.target_kind() == config::TargetKind::kTokenClasses) labels.unit = "word";
+  labels.for_values = for_values(config, model);
+  labels.words_reported = std::holds_alternative<LabelledTextConfig>(config.source);
   return labels;
 }
 
@@ -138,13 +143,16 @@ void add_target_warnings(const DataConfig& config,
                          const config::ModelTraits& model,
                          OpenedSource* opened) {
   if (std::holds_alternative<SyntheticConfig>(config.source)) return;
+  if (!model.targets.empty()) return;  // records of several targets
   if (auto* const stores = std::get_if<ImageStores>(opened)) {
     ClassLabels labels = labels_of(*stores,
+                                   config,
                                    where_of(stores->labels_from, config),
                                    model,
                                    stores->classes,
                                    stores->class_names);
     require_numbering_from_0(model, stores->classes, labels.train);
+    if (model.target_kind() == config::TargetKind::kPixelClasses) labels.unit = "pixel";
     labels.fixed_numbers = std::holds_alternative<CifarConfig>(config.source);
     append(class_warnings(labels), &stores->warnings);
     return;
@@ -152,18 +160,26 @@ void add_target_warnings(const DataConfig& config,
   auto& data = std::get<OpenedData>(*opened);
   DataSummary& summary = data.summary;
   const std::string where = where_of(summary.labels_from, config);
-  if (has_values(model) && data.train != nullptr)
-    append(value_warnings(*data.train, where), &summary.warnings);
-  if (predicts_tokens(model) && data.train != nullptr)
-    append(token_warnings(*data.train, where), &summary.warnings);
-  if (!has_classes(model)) return;
-  // A model may have more outputs than the data have classes, so its own number is not counted.
-  ClassLabels labels =
-      labels_of(data, where, model, model.outputs > 0 ? 0 : summary.classes, summary.class_names);
-  if (model.text_task == config::TextTask::kTokenClasses) labels.unit = "word";
-  labels.for_values = for_values(config, model);
-  labels.words_reported = std::holds_alternative<LabelledTextConfig>(config.source);
-  append(class_warnings(labels), &summary.warnings);
+  switch (model.target_kind()) {
+    case config::TargetKind::kYesNo:
+    case config::TargetKind::kValues:
+    case config::TargetKind::kDistribution:
+      if (data.train != nullptr) append(value_warnings(*data.train, where), &summary.warnings);
+      break;
+    case config::TargetKind::kTokens:
+      if (data.train != nullptr) append(token_warnings(*data.train, where), &summary.warnings);
+      break;
+    case config::TargetKind::kClass:
+    case config::TargetKind::kTokenClasses:
+      append(class_warnings(labels_of_samples(config, model, data)), &summary.warnings);
+      break;
+    // Nothing is known of these that people never mean. Classes of pixels are in image stores.
+    case config::TargetKind::kNone:
+    case config::TargetKind::kPixelClasses:
+    case config::TargetKind::kTranscript:
+    case config::TargetKind::kSimilarity:
+    case config::TargetKind::kNamed: break;
+  }
 }
 
 }  // namespace lockstep::data

@@ -13,8 +13,10 @@ constexpr size_t kAlignment = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 bool is_loss(graph::OpKind kind) {
-  return kind == graph::OpKind::kSoftmaxCrossEntropy ||
-         kind == graph::OpKind::kBinaryCrossEntropy || kind == graph::OpKind::kMeanSquaredError;
+  using graph::OpKind;
+  return kind == OpKind::kSoftmaxCrossEntropy || kind == OpKind::kSoftCrossEntropy ||
+         kind == OpKind::kBinaryCrossEntropy || kind == OpKind::kMeanSquaredError ||
+         kind == OpKind::kMeanAbsoluteError || kind == OpKind::kHuber || kind == OpKind::kCtcLoss;
 }
 
 // The gradient that a loss writes over its prediction.

@@ -125,7 +125,8 @@ void GraphBuilder::append_loss(OpKind kind,
                                TensorId target,
                                Attributes attributes,
                                const std::vector<TensorId>& parameters) {
-  std::vector<TensorId> inputs = {prediction, target};
+  std::vector<TensorId> inputs = {prediction};
+  if (target != kNoTensor) inputs.push_back(target);
   inputs.insert(inputs.end(), parameters.begin(), parameters.end());
   losses_.push_back(append_result(kind, std::move(inputs), std::move(attributes)));
   graph_.loss_rows_per_sample = graph_.shape(prediction).rows() / graph_.shape(prediction)[0];

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/config/run_config.h"
 #include "runtime/graph/graph.h"
 
 namespace lockstep::graph {
@@ -46,6 +47,9 @@ struct GraphOptions {
   bool packed = false;    // language models: samples are packed from documents, see packed_tokens.h
   int64_t loss_rows = 0;  // tokens whose logits are computed at a time; 0: all
   std::vector<float> class_weights = {};  // for losses of classes; none: all weights are 1
+  // For binary_cross_entropy: one for each output, or one for all; none: 1.
+  std::vector<float> pos_weight = {};
+  ContrastiveConfig contrastive = {};  // for losses of pairs
   // The length of the loader's samples, in tokens, if graphs for several lengths are built. Each
   // graph computes the first tokens of the samples, and all graphs have the same ops. 0: as many
   // tokens as the graph computes.
@@ -107,12 +111,14 @@ class GraphBuilder {
   // The functions below are for the implementations of ops.
   void append(Op op) { graph_.ops.push_back(std::move(op)); }
   // Appends a loss, which ends the graph unless total_loss follows: its statistics are the result.
-  // Its inputs are the prediction, the target and `parameters`.
+  // Its inputs are the prediction, the target, unless it is kNoTensor, and `parameters`.
   void append_loss(OpKind kind,
                    TensorId prediction,
                    TensorId target,
                    Attributes attributes,
                    const std::vector<TensorId>& parameters = {});
+  // For a loss that counts something else than the rows of its prediction.
+  void set_loss_rows_per_sample(int64_t rows) { graph_.loss_rows_per_sample = rows; }
   // Appends an op that outputs statistics, which become the result.
   TensorId append_result(OpKind kind, std::vector<TensorId> inputs, Attributes attributes);
   // The statistics of the losses so far.

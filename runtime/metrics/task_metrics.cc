@@ -18,7 +18,14 @@ constexpr Name kNames[kTaskMetricCount] = {{"eval_f1", "F1"},
                                            {"eval_mean_absolute_error", "mean absolute error"},
                                            {"eval_r_squared", "R squared"},
                                            {"eval_pearson", "Pearson"},
-                                           {"eval_spearman", "Spearman"}};
+                                           {"eval_spearman", "Spearman"},
+                                           {"eval_average_precision", "average precision"},
+                                           {"eval_mean_iou", "mean IoU"},
+                                           {"eval_word_error_rate", "word error rate"},
+                                           {"eval_character_error_rate", "character error rate"},
+                                           {"eval_recall_at_1", "recall@1"},
+                                           {"eval_recall_at_5", "recall@5"},
+                                           {"eval_recall_at_10", "recall@10"}};
 
 }  // namespace
 
@@ -38,6 +45,15 @@ void ClassCounts::clear() {
   total_ = 0;
 }
 
+void ClassCounts::add(std::span<const Counts> more) {
+  for (size_t i = 0; i < counts_.size(); ++i) {
+    counts_[i].predicted += more[i].predicted;
+    counts_[i].wanted += more[i].wanted;
+    counts_[i].right += more[i].right;
+    total_ += more[i].wanted;
+  }
+}
+
 double ClassCounts::f1() const {
   if (counts_.size() == 2) return counts_[1].f1();
   double sum = 0;
@@ -45,6 +61,18 @@ double ClassCounts::f1() const {
   for (const Counts& counts : counts_) {
     if (counts.predicted + counts.wanted == 0) continue;
     sum += counts.f1();
+    ++classes;
+  }
+  return classes == 0 ? 0 : sum / static_cast<double>(classes);
+}
+
+double ClassCounts::mean_iou() const {
+  double sum = 0;
+  int64_t classes = 0;
+  for (const Counts& counts : counts_) {
+    const int64_t either = counts.predicted + counts.wanted - counts.right;
+    if (either == 0) continue;
+    sum += static_cast<double>(counts.right) / static_cast<double>(either);
     ++classes;
   }
   return classes == 0 ? 0 : sum / static_cast<double>(classes);
@@ -64,25 +92,11 @@ double ClassCounts::matthews() const {
   return divisor > 0 ? (right * total - both) / std::sqrt(divisor) : 0;
 }
 
-// For each run of equal scores with o ones and z zeros, after `zeros` zeros with smaller scores:
-// each of the ones ranks above those zeros and half above the z. Pairs are counted twice, so that
-// the count stays an integer.
-double area_under_roc(std::span<ScoredClass> samples) {
-  if (std::ranges::any_of(samples, [](const auto& x) { return x.score != x.score; }))
-    return std::numeric_limits<double>::quiet_NaN();
-  std::ranges::sort(samples, {}, &ScoredClass::score);
-  int64_t zeros = 0, ones = 0, pairs = 0;
-  for (size_t begin = 0, end = 0; begin < samples.size(); begin = end) {
-    int64_t equal_ones = 0;
-    for (; end < samples.size() && samples[end].score == samples[begin].score; ++end)
-      equal_ones += samples[end].is_one;
-    const int64_t equal_zeros = static_cast<int64_t>(end - begin) - equal_ones;
-    pairs += equal_ones * (2 * zeros + equal_zeros);
-    zeros += equal_zeros;
-    ones += equal_ones;
-  }
-  if (zeros == 0 || ones == 0) return 0.5;
-  return static_cast<double>(pairs) / 2 / static_cast<double>(zeros) / static_cast<double>(ones);
+ClassScores ClassCounts::Counts::scores() const {
+  const auto share = [this](int64_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(right) / static_cast<double>(whole);
+  };
+  return {share(predicted), share(wanted), f1(), wanted};
 }
 
 namespace {

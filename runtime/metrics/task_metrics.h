@@ -13,7 +13,7 @@
 
 namespace lockstep::metrics {
 
-// In the order of EvalConfig::Metric, starting at F1.
+// In the order of EvalConfig::Metric, starting at F1. runtime/README.md explains how to add one.
 enum TaskMetric {
   kF1,
   kMatthews,
@@ -22,6 +22,13 @@ enum TaskMetric {
   kRSquared,
   kPearson,
   kSpearman,
+  kAveragePrecision,
+  kMeanIou,
+  kWordErrorRate,
+  kCharacterErrorRate,
+  kRecallAt1,
+  kRecallAt5,
+  kRecallAt10,
   kTaskMetricCount
 };
 
@@ -44,6 +51,7 @@ class ClassCounts {
       const int64_t both = predicted + wanted;
       return both == 0 ? 0 : 2 * static_cast<double>(right) / static_cast<double>(both);
     }
+    ClassScores scores() const;
   };
   // `counts`: one for each class, borrowed.
   explicit ClassCounts(std::span<Counts> counts) : counts_(counts) { clear(); }
@@ -56,12 +64,18 @@ class ClassCounts {
     total_ += times;
   }
 
+  // Adds counts of the same classes.
+  void add(std::span<const Counts> more);
+
   int64_t total() const { return total_; }
 
   // With two classes the F1 of class 1; otherwise the mean over all classes that occur as target or
   // prediction. These are scikit-learn's f1_score without and with average="macro". F1 of a class =
   // 2 right / (predicted + wanted).
   double f1() const;
+  // The mean over all classes that occur as target or prediction of
+  // right / (predicted + wanted - right), the intersection over union; 0 if none occurs.
+  double mean_iou() const;
   // Matthews correlation coefficient (Gorodkin 2004):
   // (right * total - sum of predicted * wanted) /
   // sqrt((total^2 - sum of predicted^2) (total^2 - sum of wanted^2));
@@ -74,17 +88,6 @@ class ClassCounts {
   std::span<Counts> counts_;
   int64_t total_ = 0;
 };
-
-// A sample with two classes: the larger its score, the likelier is class 1.
-struct ScoredClass {
-  float score;
-  int32_t is_one;
-};
-
-// The area under the ROC curve: the share of pairs (sample of class 1, sample of class 0) in which
-// the first has the larger score. Equal scores count one half. Exact. Sorts `samples`. Returns 0.5
-// if a class has no samples, and NaN if a score is NaN.
-double area_under_roc(std::span<ScoredClass> samples);
 
 // Metrics of predicted values. Samples are rows of several columns; each metric is the mean over
 // the columns.

@@ -59,6 +59,7 @@ struct ValueScores {
 // What a task has of these.
 struct TaskReport {
   std::optional<Confusion> classes;
+  std::vector<ClassScores> labels;  // of several yes-or-no answers
   std::vector<ValueScores> values;  // (columns)
 };
 

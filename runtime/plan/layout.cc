@@ -39,10 +39,6 @@
 namespace lockstep::plan {
 namespace {
 
-// Slots begin at slice boundaries, so that a parameter has the same chunks of squares
-// (base/exact_sum.h) at any offset.
-constexpr int64_t kSlotAlignment = collectives::kSliceAlignment;
-
 std::vector<int> last_writers(const graph::Graph& graph) {
   std::vector<int> writer(graph.tensors.size(), -1);
   for (size_t i = 0; i < graph.ops.size(); ++i) {
@@ -111,14 +107,20 @@ class BucketEnds {
   int64_t usual_, least_, trained_;
 };
 
-int64_t aligned(int64_t elements) {
-  return (elements + kSlotAlignment - 1) / kSlotAlignment * kSlotAlignment;
-}
-
 }  // namespace
 
-ParameterLayout make_layout(
-    const graph::Graph& training, int lanes, int64_t bucket_elements, int ranks, bool short_end) {
+ParameterLayout make_layout(const graph::Graph& training,
+                            int lanes,
+                            int64_t bucket_elements,
+                            int ranks,
+                            bool short_end,
+                            int64_t alignment) {
+  // Slots begin at slice boundaries, so that a parameter has the same chunks of squares
+  // (base/exact_sum.h) and the same blocks of moments at any offset.
+  LOCKSTEP_CHECK(alignment % collectives::kSliceAlignment == 0);
+  const auto aligned = [&](int64_t elements) {
+    return (elements + alignment - 1) / alignment * alignment;
+  };
   const std::vector<SortKey> keys = sort_keys(training);
   std::vector<size_t> order(training.parameters.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -129,7 +131,8 @@ ParameterLayout make_layout(
   layout.lanes = lanes;
   if (!training.parameters.empty()) layout.compute = training[training.parameters[0]].dtype;
   layout.slots.resize(training.parameters.size());
-  const int parts = collectives::slices(lanes, ranks);
+  const int parts = collectives::slices(lanes, ranks) *
+                    static_cast<int>(alignment / collectives::kSliceAlignment);
   int64_t trained = 0;
   for (size_t i = 0; i < training.parameters.size(); ++i) {
     if (keys[i].region == SortKey::kTrained)

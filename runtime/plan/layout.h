@@ -67,12 +67,14 @@ inline bool overlap(const ParameterSlot& slot, const collectives::Range& range) 
 
 // `bucket_elements`: max total number of elements of a block's parameters, and about those of a
 // bucket. A larger parameter gets a block of its own, of several buckets. `short_end`: the last
-// buckets of trained parameters become shorter, down to an eighth.
+// buckets of trained parameters become shorter, down to an eighth. `alignment`: parameters, and the
+// parts of buckets, begin at multiples of it, which is one of kSliceAlignment.
 ParameterLayout make_layout(const graph::Graph& training,
                             int lanes,
                             int64_t bucket_elements = int64_t{1} << 62,
                             int ranks = 1,
-                            bool short_end = false);
+                            bool short_end = false,
+                            int64_t alignment = collectives::kSliceAlignment);
 
 // For each op, the buckets whose gradients are complete after it. Buckets appear in increasing
 // order.

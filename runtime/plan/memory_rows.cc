@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "collectives/layout/error_feedback_layout.h"
+#include "runtime/base/moment_block.h"
 #include "runtime/base/text.h"
 #include "runtime/plan/moment_layout.h"
 #include "runtime/plan/plan_parts.h"
@@ -178,23 +179,33 @@ class Rows {
   // every bucket.
   size_t moment_bytes(int parts) const {
     const PlanOptions::Optimizer& optimizer = options_.optimizer;
-    const size_t elements = static_cast<size_t>(layout_.trained() / parts);
-    const size_t all = elements * (static_cast<size_t>(optimizer.moments) * sizeof(float) +
-                                   static_cast<size_t>(optimizer.half_moments) * sizeof(uint16_t));
+    const int64_t elements = layout_.trained() / parts;
+    const DType type = moment_type();
+    const int kept = optimizer.half_moments + optimizer.block_moments;
+    const size_t one = moment_array_bytes(type, elements);
+    const size_t all =
+        static_cast<size_t>(kept) * one +
+        static_cast<size_t>(optimizer.moments) * lockstep::moment_bytes(DType::kF32, elements);
     if (optimizer.muon == nullptr) return all;
-    const auto second = static_cast<size_t>(
-        max_outside(layout_.buckets, one_moment_ranges(*optimizer.muon, layout_), parts));
-    return all -
-           (elements - second) * (optimizer.half_moments > 0 ? sizeof(uint16_t) : sizeof(float));
+    return all - one +
+           moment_array_bytes(
+               type,
+               max_outside(layout_.buckets, one_moment_ranges(*optimizer.muon, layout_), parts));
+  }
+  // The type of the optimizer's moments; an average of the weights is of floats.
+  DType moment_type() const {
+    if (options_.optimizer.block_moments > 0) return DType::kU8;
+    return options_.optimizer.half_moments > 0 ? DType::kBF16 : DType::kF32;
   }
 
   std::string moments_note() const {
     const PlanOptions::Optimizer& optimizer = options_.optimizer;
-    const int halves = optimizer.half_moments;
-    return fmt::format("{} a parameter", optimizer.moments + halves) +
-           (halves == 0              ? ""
-            : optimizer.moments == 0 ? ", bf16"
-                                     : fmt::format(", {} of them bf16", halves)) +
+    const int smaller = optimizer.half_moments + optimizer.block_moments;
+    const char* const type = optimizer.block_moments > 0 ? "int8" : "bf16";
+    return fmt::format("{} a parameter", optimizer.moments + smaller) +
+           (smaller == 0             ? ""
+            : optimizer.moments == 0 ? fmt::format(", {}", type)
+                                     : fmt::format(", {} of them {}", smaller, type)) +
            (optimizer.muon == nullptr ? "" : ", one fewer for Muon's matrices");
   }
 

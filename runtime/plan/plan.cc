@@ -23,6 +23,7 @@
 
 #include <algorithm>
 
+#include "runtime/base/moment_block.h"
 #include "runtime/plan/plan_parts.h"
 
 namespace lockstep::plan {
@@ -55,7 +56,9 @@ Plan make_plan(const RunGraphs& graphs,
                   sharding.lanes,
                   static_cast<int64_t>(options.bucket_mib * 1024 * 1024 / sizeof(float)),
                   sharding.topology.ranks(),
-                  /*short_end=*/options.device.has_value());
+                  /*short_end=*/options.device.has_value(),
+                  std::max<int64_t>(options.optimizer.block_moments > 0 ? kMomentBlock : 0,
+                                    collectives::kSliceAlignment));
 
   ProgramPlans& programs = plan.programs;
   programs.training = plan_program(

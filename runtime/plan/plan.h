@@ -27,6 +27,7 @@ struct PlanOptions {
   struct Optimizer {
     int moments = 0;                   // fp32 moments per parameter
     int half_moments = 0;              // 16-bit moments per parameter
+    int block_moments = 0;             // 8-bit moments per parameter, in MomentBlocks
     bool by_bucket = false;            // buckets may be updated at different times
     const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
     NewtonSchulzBytes newton_schulz_bytes = {};

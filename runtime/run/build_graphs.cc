@@ -26,6 +26,8 @@ graph::GraphOptions options_for(const ResolvedRun& run, graph::Purpose purpose) 
   options.packed = run.samples_are_packed();
   options.loss_rows = loss_rows_of(config.execution, traits.outputs, *run.ops);
   options.class_weights = config.train.class_weights;
+  options.pos_weight = config.train.pos_weight;
+  options.contrastive = config.train.contrastive;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   if (!config.execution.length_buckets.empty()) options.sample_tokens = traits.context;
   options.lora = huggingface::lora_layers(config);

@@ -25,15 +25,16 @@ void check_lanes(const TrainConfig& train, const std::string& node) {
 
 // In ZeRO stages 2 and 3 the lanes of a rank use one gradient buffer in turn. Interleaved lanes
 // would need a buffer each.
-void check_zero_stage(const plan::Plan& plan) {
+void check_zero_stage(const plan::Plan& plan, const std::string& crossing) {
   const int ranks = plan.sharding.topology.ranks();
   if (!plan.sharding.shards_gradients() || !plan.sharding.interleaved_lanes ||
       plan.sharding.lanes == ranks)
     return;
   throw ConfigError(
-      "comm.zero_stage: value is {}; allowed with sync_batch_norm, which interleaves the lanes of "
-      "a rank: 0, 1, or {} on as many ranks as train.lanes ({}; this run has {} ranks)",
+      "comm.zero_stage: value is {}; allowed with {}, which interleaves the lanes of a rank: 0, 1, "
+      "or {} on as many ranks as train.lanes ({}; this run has {} ranks)",
       plan.sharding.zero_stage,
+      crossing,
       plan.sharding.zero_stage,
       plan.sharding.lanes,
       ranks);
@@ -41,7 +42,10 @@ void check_zero_stage(const plan::Plan& plan) {
 
 // Several lanes in one pass need gradient buffers of their own, samples of one length, and a device
 // that profits.
-void check_pass(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
+void check_pass(const RunConfig& config,
+                const plan::Plan& plan,
+                const exec::OpSet& ops,
+                const std::string& crossing) {
   const int64_t lanes = config.execution.lanes_per_pass;
   if (lanes == 1) return;
   const auto refuse = [&](const std::string& with) {
@@ -50,7 +54,7 @@ void check_pass(const RunConfig& config, const plan::Plan& plan, const exec::OpS
   if (!ops.separate_memory) refuse(fmt::format("on {}", ops.device));
   if (!config.execution.length_buckets.empty()) refuse("with execution.length_buckets");
   if (plan.sharding.interleaved_lanes)
-    refuse("with sync_batch_norm, for which all lanes of a rank run at the same time");
+    refuse(fmt::format("with {}, for which all lanes of a rank run at the same time", crossing));
   if (config.comm.power_sgd_rank > 0) refuse("with comm.power_sgd_rank");
   if (plan.sharding.shards_gradients() && plan.sharding.topology.ranks() > 1)
     refuse(fmt::format("in ZeRO stage {}", plan.sharding.zero_stage));
@@ -163,9 +167,14 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
   return warnings;
 }
 
-void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops) {
-  check_zero_stage(plan);
-  check_pass(config, plan, ops);
+void check_plan(const ResolvedRun& run, const plan::Plan& plan) {
+  const RunConfig& config = run.config;
+  const exec::OpSet& ops = *run.ops;
+  // Why lanes are interleaved, if they are.
+  const std::string crossing =
+      run.model->traits().loss == Loss::kContrastive ? "a loss of pairs" : "sync_batch_norm";
+  check_zero_stage(plan, crossing);
+  check_pass(config, plan, ops, crossing);
   check_muon(plan);
   check_update_groups(config.optimizer, plan.layout, ops);
 }

@@ -35,6 +35,6 @@ std::vector<std::string> check_graphs(const ResolvedRun& run,
                                       const std::string& mixing);
 
 // Checks, for training, the ZeRO stage, Muon, and the number of learning rates.
-void check_plan(const RunConfig& config, const plan::Plan& plan, const exec::OpSet& ops);
+void check_plan(const ResolvedRun& run, const plan::Plan& plan);
 
 }  // namespace lockstep::run

@@ -18,7 +18,8 @@ namespace {
 void check_mixup(const TrainConfig& train, const config::ModelTraits& traits) {
   if (train.mixup == 0) return;
   const auto mixes = [](const config::ModelTraits& model) {
-    return model.wants_images() && !model.diffusion;
+    return model.wants_images() && !model.diffusion &&
+           model.target_kind() == config::TargetKind::kClass;
   };
   if (!mixes(traits)) {
     config::refuse_value("train.mixup",
@@ -32,7 +33,7 @@ void check_best(const EvalConfig& eval, const config::ModelTraits& traits) {
   if (config::has_metric(traits, eval.best)) return;
   using Metric = EvalConfig::Metric;
   std::string allowed;
-  for (int i = 0; i <= static_cast<int>(Metric::kSpearman); ++i) {
+  for (int i = 0; i <= static_cast<int>(Metric::kRecallAt10); ++i) {
     const auto metric = static_cast<Metric>(i);
     if (config::has_metric(traits, metric)) append_item(allowed, name_of(metric));
   }
@@ -42,6 +43,32 @@ void check_best(const EvalConfig& eval, const config::ModelTraits& traits) {
                        allowed,
                        traits.section,
                        name_of(traits.loss));
+}
+
+void check_contrastive(const TrainConfig& train,
+                       const ExecutionConfig& execution,
+                       const config::ModelTraits& traits) {
+  if (traits.loss != Loss::kContrastive) {
+    if (train.contrastive == ContrastiveConfig{}) return;
+    throw ConfigError(
+        "train.contrastive: given, but model.{} has no loss of pairs; allowed: unset, or "
+        "model.bert with task EMBEDDINGS",
+        traits.section);
+  }
+  if (traits.text_task != config::TextTask::kEmbeddings)
+    config::refuse_value(traits.field("loss"),
+                         name_of(traits.loss),
+                         "another loss; it is that of model.bert with task EMBEDDINGS");
+  if (train.global_batch == 1)
+    config::refuse_value("train.global_batch",
+                         train.global_batch,
+                         "2 or more with a loss of pairs, which compares samples with each other");
+  if (!execution.length_buckets.empty())
+    config::refuse_value("execution.length_buckets",
+                         execution.length_buckets.front(),
+                         "none with a loss of pairs, for which all lanes of a rank run at the same "
+                         "time; a smaller {} saves padding",
+                         traits.field("context"));
 }
 
 void check_recompute(const ExecutionConfig& execution, const config::ModelTraits& traits) {
@@ -137,12 +164,41 @@ void check_samples_of_lanes(const TrainConfig& train) {
       "0; above 0 only with 2 samples or more in a lane; train.global_batch / train.lanes is 1");
 }
 
+namespace {
+
+void check_pos_weight(const TrainConfig& train, const config::ModelTraits& traits) {
+  const std::vector<float>& weights = train.pos_weight;
+  if (weights.empty()) return;
+  const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
+  if (traits.target_kind() != config::TargetKind::kYesNo)
+    config::refuse_value("train.pos_weight",
+                         given,
+                         "none with model.{}; one or more only with a loss BINARY_CROSS_ENTROPY{}",
+                         traits.section,
+                         config::predicts_classes(traits) ? ", or train.class_weights" : "");
+  if (!train.class_weights.empty())
+    config::refuse_value("train.pos_weight", given, "none with train.class_weights");
+  const auto count = static_cast<int64_t>(weights.size());
+  if (count > 1 && traits.outputs != 0 && traits.outputs != count)
+    config::refuse_value("train.pos_weight",
+                         given,
+                         "one number for all outputs, or one for each output, of which there are "
+                         "{}",
+                         traits.outputs);
+}
+
+}  // namespace
+
 void check_class_weights(const TrainConfig& train, const config::ModelTraits& traits) {
+  check_pos_weight(train, traits);
   const std::vector<float>& weights = train.class_weights;
   if (weights.empty()) return;
   const std::string given = fmt::format("[{}]", fmt::join(weights, ", "));
-  const config::Task task = config::task_of(traits);
-  if (task != config::Task::kClasses && task != config::Task::kYesNo)
+  const bool yes_no = traits.scored_kind() == config::TargetKind::kYesNo && traits.outputs <= 1;
+  const bool labels =
+      config::predicts_classes(traits) && traits.scored_kind() != config::TargetKind::kDistribution;
+  const bool pixels = traits.scored_kind() == config::TargetKind::kPixelClasses;
+  if ((!labels && !yes_no && !pixels) || traits.computes_loss)
     config::refuse_value("train.class_weights",
                          given,
                          "none with model.{}, which does not predict classes with this loss",
@@ -150,7 +206,7 @@ void check_class_weights(const TrainConfig& train, const config::ModelTraits& tr
   if (train.mixup > 0)
     config::refuse_value(
         "train.class_weights", given, "none with train.mixup, which gives a sample two classes");
-  const int64_t classes = task == config::Task::kYesNo ? 2 : traits.outputs;
+  const int64_t classes = yes_no ? 2 : traits.outputs;
   if (classes != 0 && classes != static_cast<int64_t>(weights.size()))
     config::refuse_value(
         "train.class_weights", given, "one number for each class, of which there are {}", classes);
@@ -160,6 +216,7 @@ void check_config(const OpenedConfig& opened, RunPurpose purpose) {
   const RunConfig& config = opened.config;
   const config::ModelTraits& traits = opened.model->traits();
   data::validate_data(config, purpose == RunPurpose::kTrain);
+  check_contrastive(config.train, config.execution, traits);
   opened.model->check();
   check_mixup(config.train, traits);
   check_samples_of_lanes(config.train);

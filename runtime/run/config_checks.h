@@ -26,7 +26,7 @@ void check_for_device(const OpenedConfig& opened,
 void check_samples_of_lanes(const TrainConfig& train);
 
 // Checks train.class_weights: there must be none if there are no classes and, once the number of
-// outputs is known, one for each class.
+// outputs is known, one for each class. The same for train.pos_weight and yes-or-no answers.
 void check_class_weights(const TrainConfig& train, const config::ModelTraits& traits);
 
 }  // namespace lockstep::run

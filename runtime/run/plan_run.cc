@@ -31,10 +31,12 @@ int lanes_of_rank(const plan::PlanOptions& options) { return options.sharding.sh
 void add_optimizer(const RunConfig& config,
                    const exec::OpSet& ops,
                    plan::PlanOptions::Optimizer& optimizer) {
-  const bool halves = train::moment_dtype(config.optimizer) != DType::kF32;
-  optimizer.half_moments =
-      halves ? static_cast<int>(train::moment_names(config.optimizer).size()) : 0;
-  optimizer.moments = static_cast<int>(train::kept_arrays(config).size()) - optimizer.half_moments;
+  const DType type = train::moment_dtype(config.optimizer);
+  const auto moments = static_cast<int>(train::moment_names(config.optimizer).size());
+  if (type == DType::kBF16) optimizer.half_moments = moments;
+  if (type == DType::kU8) optimizer.block_moments = moments;
+  optimizer.moments = static_cast<int>(train::kept_arrays(config).size()) - optimizer.half_moments -
+                      optimizer.block_moments;
   optimizer.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
   optimizer.by_bucket = !train::is_layer_wise(config.optimizer) && optimizer.muon == nullptr &&
                         config.train.ema_decay == 0;
@@ -65,9 +67,11 @@ void add_scores(const ResolvedRun& run, const plan::RunGraphs& graphs, plan::Pla
   if (!graphs.evaluation || run.purpose == RunPurpose::kPredict) return;
   const config::ModelTraits& model = run.model->traits();
   const train::TaskScoresLayout scores(model,
+                                       run.data->summary,
                                        *graphs.evaluation,
                                        options.sharding.lanes,
-                                       train::evaluated_samples(run.config.eval, *run.data->eval));
+                                       train::evaluated_samples(run.config.eval, *run.data->eval),
+                                       run.config);
   if (run.purpose == RunPurpose::kTrain)
     train::require_scores_of_best(run.config.eval, model, scores);
   options.data.eval_scores = scores.bytes();

@@ -51,7 +51,7 @@ PreparedRun prepare_run(const OpenedConfig& opened,
   if (options.bucket_mib > 0) run.defaults.bucket_mib = options.bucket_mib;
   plan(run);
   if (purpose == RunPurpose::kTrain) {
-    check_plan(run.config, run.plan, ops);
+    check_plan(run, run.plan);
     run.flops_per_sample = run.model->flops_per_sample(run.io);
   }
   run.model->release();
@@ -86,7 +86,7 @@ PreparedRun with_config(const PreparedRun& prepared, const RunConfig& config) {
   other.defaults.snapshot = prepared.defaults.snapshot;
   other.defaults.adds_pairs = prepared.defaults.adds_pairs;
   plan(other);
-  check_plan(other.config, other.plan, *other.ops);
+  check_plan(other, other.plan);
   return other;
 }
 

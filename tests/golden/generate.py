@@ -75,6 +75,20 @@ def write_table():
     (HERE / "table.csv").write_text("\n".join(lines) + "\n")
 
 
+def write_rows():
+    """Features, and targets of several columns: values, yes or no, and shares of classes."""
+    draw = noise(ROWS * (COLUMNS + 4), seed=4)
+    raw = numpy.array(draw, numpy.float64).reshape(ROWS, -1) / 255 - 0.5
+    x, extra = 2 * raw[:, :COLUMNS], raw[:, COLUMNS:]
+    y = numpy.stack([numpy.sin(3 * x[:, 0]) + x[:, 1] * x[:, 2], x[:, 3] - x[:, 4]**2,
+                     x[:, 5] - x[:, 0], x[:, 1]], axis=1) + 0.5 * extra
+    shares = y**2 + 1 / 64
+    arrays = {"rows": x, "values": y[:, :2], "answers": y[:, :3] > 0.25,
+              "shares": shares / shares.sum(axis=1, keepdims=True)}
+    for name, array in arrays.items():
+        numpy.save(HERE / f"{name}.npy", array.astype(numpy.float32))
+
+
 def write_tokens():
     """A noisy arithmetic sequence: the next token can be guessed, but not always."""
     draw = noise(TOKENS, seed=3)
@@ -99,6 +113,12 @@ def read_table(case):
     return torch.tensor(x), torch.tensor(cells[:, column:column + 1])
 
 
+def read_rows(case):
+    source = case["data"]["npy"]
+    files = [numpy.load(HERE / source[f"train_{part}"]) for part in ("inputs", "labels")]
+    return tuple(torch.tensor(array.astype(numpy.float64)) for array in files)
+
+
 def read_tokens(_):
     tokens = numpy.frombuffer((HERE / "tokens.u16").read_bytes(), numpy.uint16).astype(numpy.int64)
     samples = (TOKENS - 1) // CONTEXT
@@ -118,6 +138,8 @@ class Mlp(nn.Module):
         self.activation = ACTIVATIONS[config.get("activation", "RELU")]
         self.loss_name = config.get("loss", "SOFTMAX_CROSS_ENTROPY")
         self.label_smoothing = config.get("label_smoothing", 0)
+        self.huber_delta = config.get("huber_delta", 1)
+        self.pos_weight = None
 
     def loss(self, x, y):
         for layer in self.layers[:-1]:
@@ -126,7 +148,14 @@ class Mlp(nn.Module):
         if self.loss_name == "SOFTMAX_CROSS_ENTROPY":
             return F.cross_entropy(x, y, label_smoothing=self.label_smoothing)
         if self.loss_name == "BINARY_CROSS_ENTROPY":
-            return F.binary_cross_entropy_with_logits(x, y)
+            positive = torch.tensor(self.pos_weight).to(x) if self.pos_weight else None
+            return F.binary_cross_entropy_with_logits(x, y, pos_weight=positive)
+        if self.loss_name == "MEAN_ABSOLUTE_ERROR":
+            return F.l1_loss(x, y)
+        if self.loss_name == "HUBER":
+            return F.huber_loss(x, y, delta=self.huber_delta)
+        if self.loss_name == "SOFT_CROSS_ENTROPY":
+            return F.cross_entropy(x, y, label_smoothing=self.label_smoothing)
         return F.mse_loss(x, y)
 
 
@@ -195,7 +224,9 @@ def make_model(case):
     else:
         labels = "idx" in case["data"]
         pixels = IMAGE_SHAPE[0] * IMAGE_SHAPE[1]
-        model = Mlp(case["model"]["mlp"], pixels if labels else COLUMNS, CLASSES if labels else 1)
+        outputs = read_rows(case)[1].shape[1] if "npy" in case["data"] else 1
+        model = Mlp(case["model"]["mlp"], pixels if labels else COLUMNS,
+                    CLASSES if labels else outputs)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
@@ -255,6 +286,7 @@ def make_optimizer(case, model):
 def train(case, weights, dtype):
     """Returns losses, gradient norms before clipping, learning rates and the final weights."""
     model = make_model(case)
+    model.pos_weight = case["train"].get("pos_weight")
     model.load_state_dict(weights)
     model.to(dtype)
     x, y = READERS[next(iter(case["data"]))](case)
@@ -299,6 +331,12 @@ def table(target, ignored, **options):
             "weights": "table"}
 
 
+def rows(targets, **options):
+    source = {"train_inputs": "rows.npy", "train_labels": f"{targets}.npy"}
+    return {"model": {"mlp": {"hidden": [32, 16], "activation": "TANH", **options}},
+            "data": {"npy": source}, "weights": targets}
+
+
 def gpt(**options):
     model = {"layers": 2, "heads": 4, "width": 32, "context": CONTEXT, "vocabulary": VOCABULARY}
     source = {"train": "tokens.u16", "format": "RAW_UINT16"}
@@ -319,9 +357,10 @@ def bert(task, **options):
     return {"model": {"bert": {**model, **options}}, "data": {"synthetic": {"samples": 60}}}
 
 
-def run(base, lanes, optimizer, schedule, weights=None, batch=16):
-    return {**base, "train": {"global_batch": batch, "lanes": lanes, "steps": STEPS},
-            "optimizer": optimizer, "schedule": schedule, "weights": weights or base["weights"]}
+def run(base, lanes, optimizer, schedule, weights=None, batch=16, **train_fields):
+    train_section = {"global_batch": batch, "lanes": lanes, "steps": STEPS, **train_fields}
+    return {**base, "train": train_section, "optimizer": optimizer, "schedule": schedule,
+            "weights": weights or base["weights"]}
 
 
 def cosine(lr, warmup):
@@ -349,6 +388,15 @@ CASES = {
     "mlp_binary": run(table("z", "y", activation="RELU", loss="BINARY_CROSS_ENTROPY"), 4,
                       {"adamw": {"weight_decay": 0.0625}},
                       {"kind": "STEP", "lr": 0.0078125, "milestones": [8, 15], "gamma": 0.25}),
+    "mlp_absolute_error": run(rows("values", loss="MEAN_ABSOLUTE_ERROR"), 4,
+                              {"sgd": {"momentum": 0.75}}, {"lr": 0.03125}),
+    "mlp_huber": run(rows("values", loss="HUBER", huber_delta=0.375), 4,
+                     {"adamw": {"weight_decay": 0.0625}}, cosine(0.0078125, 5)),
+    "mlp_labels": run(rows("answers", loss="BINARY_CROSS_ENTROPY"), 4,
+                      {"adamw": {"weight_decay": 0.0625}}, cosine(0.0078125, 5),
+                      pos_weight=[0.5, 2.0, 4.0]),
+    "mlp_distribution": run(rows("shares", loss="SOFT_CROSS_ENTROPY", label_smoothing=0.125), 4,
+                            {"sgd": {"momentum": 0.875}}, {"lr": 0.125}),
     "gpt_tied": run(gpt(), 2, {"adamw": {"beta2": 0.953125, "epsilon": 1e-5, "weight_decay": 0.125},
                                "clip_norm": 1}, cosine(0.00390625, 4), "gpt_tied", batch=8),
     "gpt_untied": run(gpt(tied_head=False, bias=False, label_smoothing=0.0625), 4,
@@ -401,7 +449,7 @@ CASES = {
                                         "scale": "MATCH_RMS_ADAMW", "epsilon": 1e-5}},
                     cosine(0.00390625, 2), "gpt_tied", batch=8),
 }
-READERS = {"idx": read_images, "table": read_table, "tokens": read_tokens,
+READERS = {"idx": read_images, "table": read_table, "npy": read_rows, "tokens": read_tokens,
            "synthetic": text_models.read_texts}
 ENUM_FIELDS = {"activation", "loss", "kind", "format", "rope_scaling", "positions", "task",
                "layout", "scale", "pooling"}
@@ -465,6 +513,7 @@ def main():
     torch.set_num_threads(1)
     write_images()
     write_table()
+    write_rows()
     write_tokens()
     for name in sys.argv[1:] or CASES:
         write_case(name, CASES[name])

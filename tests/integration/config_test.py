@@ -42,7 +42,7 @@ def lists_and_explains(binary, folder):
         assert part in explained, (part, explained)
     order = good(binary, "comm.order")
     assert re.search(r"allowed +TREE +By one fixed tree.*\n +FAST +", order), order
-    assert "only with schedule.kind STEP" in good(binary, "gamma")
+    assert "only with schedule.kind STEP or EXPONENTIAL" in good(binary, "gamma")
     section = good(binary, "adamw", "--json", folder / "one.json")
     assert "optimizer.adamw.beta2" in section and "optimizer.adam.beta2" not in section, section
     assert ([field["path"] for field in json.loads((folder / "one.json").read_text())]

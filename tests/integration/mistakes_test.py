@@ -147,7 +147,7 @@ def unknown_flags():
     mistake("bench ops c.textproto --epochs 3", USAGE, "did you mean --set train.epochs=3?")
     mistake("data inspect t.textproto --thread 2", USAGE, "did you mean --threads 2?")
     mistake("generate g.textproto --max_new_tokens 5", USAGE, "did you mean --tokens 5?")
-    mistake("train c.textproto --temperature 0.3", USAGE, "it is a flag of: generate")
+    mistake("train c.textproto --top-p 0.3", USAGE, "it is a flag of: generate")
 
 
 def values_of_flags():

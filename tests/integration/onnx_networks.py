@@ -140,7 +140,7 @@ def cnn():
 
 
 def unet():
-    """Norms by groups, images made smaller and larger, and what passes by."""
+    """Norms by groups, images made smaller and larger, what passes by, and a class for each pixel."""
     n = Network(2)
     wide = n.silu(n.group_norm("gn1", n.conv("stem", "x", CHANNELS, 8), 8, 4))
     x = n.silu(n.group_norm("gn2", n.conv("down1", wide, 8, 8, stride=2), 8, 2))
@@ -149,7 +149,9 @@ def unet():
     x = n.add("Resize", x, "", n.constant(1.0, 1.0, 2.0, 2.0), mode="linear")
     x = n.conv("up", x, 12, 8, kernel=4, stride=2, op="ConvTranspose")
     x = n.add("Concat", x, wide, axis=1)
-    return n.file_of_images(n.head(n.silu(n.group_norm("gn4", n.conv("last", x, 16, 8), 8, 4)), 8))
+    x = n.silu(n.group_norm("gn4", n.conv("last", x, 16, 8), 8, 4))
+    x = n.add("Softmax", n.conv("head", x, 8, CLASSES, kernel=1), axis=1)
+    return n.file([("x", ["batch", CHANNELS, SIDE, SIDE])], x, ["batch", CLASSES, SIDE, SIDE])
 
 
 def vit():

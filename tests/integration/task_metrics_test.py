@@ -267,10 +267,10 @@ def best_by_metric(bench):
     bench.expect((found["best_step"], found["best_metric"]) == (best["step"], best["eval_f1"]),
                  f"the best checkpoint is that of step {best['step']}, by F1")
     refused = lockstep_run.run(
-        bench.binary, ["train", config, "--data", bench.folder, "--run-dir", bench.folder / "auc",
-                       "--set", "eval.best=AUC"], 0)
-    bench.expect(refused.returncode == 2 and "eval.best: value is AUC" in refused.stderr,
-                 f"AUC of three classes is refused: {refused.stderr.strip()}")
+        bench.binary, ["train", config, "--data", bench.folder, "--run-dir", bench.folder / "iou",
+                       "--set", "eval.best=MEAN_IOU"], 0)
+    bench.expect(refused.returncode == 2 and "eval.best: value is MEAN_IOU" in refused.stderr,
+                 f"a metric of pixels is refused: {refused.stderr.strip()}")
 
 
 def weights_of_classes(bench):

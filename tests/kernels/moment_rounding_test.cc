@@ -98,8 +98,7 @@ struct Arrays {
     return {.elements = end - begin,
             .parameters = p.data() + begin,
             .gradients = g.data() + begin,
-            .first_moment = m.data() + begin,
-            .second_moment = v.data() + begin,
+            .moments = {m.data() + begin, v.data() + begin},
             .moment_dtype = DType::kBF16,
             .rounding = &rounding,
             .parameter = 4,
@@ -175,10 +174,10 @@ TEST(MomentRounding, SumsAreOfTheStoredBits) {
   slice.checksums = &checksums;
   const uint32_t m = sum(arrays.m), v = sum(arrays.v);
   cpu::optimizer_update(adamw, slice);
-  EXPECT_EQ(checksums.first_moment.read, m);
-  EXPECT_EQ(checksums.second_moment.read, v);
-  EXPECT_EQ(checksums.first_moment.written, sum(arrays.m));
-  EXPECT_EQ(checksums.second_moment.written, sum(arrays.v));
+  EXPECT_EQ(checksums.moments[0].read, m);
+  EXPECT_EQ(checksums.moments[1].read, v);
+  EXPECT_EQ(checksums.moments[0].written, sum(arrays.m));
+  EXPECT_EQ(checksums.moments[1].written, sum(arrays.v));
 }
 
 }  // namespace

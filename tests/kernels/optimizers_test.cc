@@ -54,7 +54,7 @@ TEST(OptimizersTest, SgdFollowsTheReference) {
           {.elements = n,
            .parameters = p.data(),
            .gradients = g.data(),
-           .first_moment = kind.momentum == 0 ? nullptr : m.data()});
+           .moments = {kind.momentum == 0 ? nullptr : m.data()}});
       for (int64_t i = 0; i < n; ++i) references[i].step(g[i], p64[i], m64[i]);
     }
     // Each step rounds p (below 4) and a moment (below 5) a few times by half an ulp; errors of the
@@ -91,7 +91,7 @@ TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
     for (const exec::OptimizerUpdate& update : updates) {
       for (int64_t n : {1, 255, 1025, 40007}) {
         const bool two = std::visit(
-            [](auto& u) { return exec::kTakesTwoMoments<std::decay_t<decltype(u)>>; }, update);
+            [](auto& u) { return exec::kTakesMoments<std::decay_t<decltype(u)>, 2>; }, update);
         const bool one = std::holds_alternative<exec::SgdUpdate>(update);
         struct Arrays {
           std::vector<float> g, p, m, v;
@@ -103,11 +103,11 @@ TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
         const Arrays before = plain;
         Arrays summed = plain;
         const auto slice = [&](Arrays& arrays) {
-          return exec::OptimizerSlice{.elements = n,
-                                      .parameters = arrays.p.data(),
-                                      .gradients = arrays.g.data(),
-                                      .first_moment = one || two ? arrays.m.data() : nullptr,
-                                      .second_moment = two ? arrays.v.data() : nullptr};
+          return exec::OptimizerSlice{
+              .elements = n,
+              .parameters = arrays.p.data(),
+              .gradients = arrays.g.data(),
+              .moments = {one || two ? arrays.m.data() : nullptr, two ? arrays.v.data() : nullptr}};
         };
         exec::SliceChecksums checksums = {.gradients = {7, 7},
                                           .parameters = {7, 7}};  // of an update before
@@ -125,8 +125,8 @@ TEST(OptimizersTest, SumsWhatItReadsAndWrites) {
         };
         expect(checksums.gradients, &Arrays::g, "gradients");
         expect(checksums.parameters, &Arrays::p, "parameters");
-        if (one || two) expect(checksums.first_moment, &Arrays::m, "first moments");
-        if (two) expect(checksums.second_moment, &Arrays::v, "second moments");
+        if (one || two) expect(checksums.moments[0], &Arrays::m, "first moments");
+        if (two) expect(checksums.moments[1], &Arrays::v, "second moments");
       }
     }
   });
@@ -167,8 +167,7 @@ TEST(OptimizersTest, AdamFollowsTheReference) {
                             {.elements = n,
                              .parameters = p.data(),
                              .gradients = g.data(),
-                             .first_moment = m.data(),
-                             .second_moment = v.data()});
+                             .moments = {m.data(), v.data()}});
       for (int64_t i = 0; i < n; ++i) reference.step(t, g[i], p64[i], m64[i], v64[i]);
     }
     // p (below 2) rounds twice a step; each update, 0.01 times a ratio of at most about 1, has a
@@ -194,7 +193,7 @@ TEST(OptimizersTest, LionFollowsTheReference) {
     cpu::optimizer_update(
         exec::LionUpdate::make(LionFields{0.9f, 0.99f, 0.1f},
                                {.lr = 0.01f, .gradient_scale = 0.5, .number = t}),
-        {.elements = n, .parameters = p.data(), .gradients = g.data(), .first_moment = m.data()});
+        {.elements = n, .parameters = p.data(), .gradients = g.data(), .moments = {m.data()}});
     for (int64_t i = 0; i < n; ++i) reference.step(g[i], p64[i], m64[i]);
   }
   // Of 37 elements no mean of gradient and moment is so near 0 that rounding decides its sign. Then
@@ -217,8 +216,7 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
       exec::OptimizerSlice slice{.elements = n,
                                  .parameters = p.data(),
                                  .gradients = g.data(),
-                                 .first_moment = m.data(),
-                                 .second_moment = v.data()};
+                                 .moments = {m.data(), v.data()}};
       const auto check = [&](const exec::OptimizerUpdate& constants,
                              const std::function<void(float, float&, float&, float&)>& scalar) {
         reset();
@@ -231,7 +229,7 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
       };
       for (const Sgd& kind : kSgds) {
         const exec::SgdUpdate c{0.013f, kind.momentum, kind.weight_decay, 0.7f, kind.nesterov};
-        slice.first_moment = kind.momentum == 0 ? nullptr : m.data();
+        slice.moments[0] = kind.momentum == 0 ? nullptr : m.data();
         check(c, [&](float gradient, float& parameter, float& moment, float&) {
           if (kind.momentum == 0) {
             c(gradient, parameter);
@@ -240,7 +238,7 @@ TEST(OptimizersTest, EqualsTheScalarFunctionsBitForBit) {
           }
         });
       }
-      slice.first_moment = m.data();
+      slice.moments[0] = m.data();
       for (const Adam& kind : kAdams) {
         const exec::OptimizerUpdate c =
             make_adam(kind.decoupled,
@@ -279,8 +277,7 @@ TEST(OptimizersTest, LambDirectionsEqualTheScalarFunctionBitForBit) {
                             {.elements = n,
                              .parameters = p.data(),
                              .gradients = g.data(),
-                             .first_moment = m.data(),
-                             .second_moment = v.data()});
+                             .moments = {m.data(), v.data()}});
       test::expect_same_bits(gs, g, "directions, " + target);
       test::expect_same_bits(ms, m, "first moments, " + target);
       test::expect_same_bits(vs, v, "second moments, " + target);
@@ -303,8 +300,7 @@ TEST(OptimizersTest, Reproducible) {
               {.elements = n,
                .parameters = parameters.data(),
                .gradients = g.data(),
-               .first_moment = m.data(),
-               .second_moment = v.data()});
+               .moments = {m.data(), v.data()}});
         }
         return parameters;
       },

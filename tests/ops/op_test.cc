@@ -50,6 +50,7 @@ OpGraph make_graph(const OpTest& test, DType compute) {
   options.lanes = test.lanes;
   options.head_multiple = test.head_multiple;
   options.class_weights = test.class_weights;
+  options.pos_weight = test.pos_weight;
   options.bf16x3 = test.bf16x3;
   graph::GraphBuilder builder(options);
   test.build(builder);

@@ -40,6 +40,7 @@ struct OpTest {
   int head_multiple = 1;  // of GraphOptions; elements of tensors are counted with padding
   bool bf16x3 = false;    // of GraphOptions
   std::vector<float> class_weights = {};  // of GraphOptions
+  std::vector<float> pos_weight = {};     // of GraphOptions
   bool any_address = true;                // also where no array begins on a boundary of vectors
   bool needs_fma = false;                 // not on CPUs that round a product before they add it
   // Inputs are uniform in [low, high), or what `value` says of element i of the tensor of a name.

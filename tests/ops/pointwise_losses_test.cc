@@ -21,12 +21,21 @@ void reference(const graph::OpCall& call) {
   for (int64_t i = 0; i < op.rows * op.outputs; ++i) {
     const double x = op.predictions[i], t = op.targets[i];
     const bool counts = i / op.outputs < call.lane().valid_rows;
-    const double weight = (1 - t) * op.classes.weights[0] + t * op.classes.weights[1];
-    double loss = (x - t) * (x - t), slope = 2 * (x - t), correct = 0;
-    if (!op.squared) {
-      loss = std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
+    const double weight = (1 - t) * op.class_weights[0] + t * op.class_weights[1];
+    const double d = x - t, delta = op.delta;
+    double loss = d * d, slope = 2 * d, correct = 0;
+    if (op.kind == graph::OpKind::kMeanAbsoluteError) {
+      loss = std::abs(d);
+      slope = d > 0 ? 1 : d < 0 ? -1 : d;
+    } else if (op.kind == graph::OpKind::kHuber) {
+      loss = std::abs(d) < delta ? d * d / 2 : delta * (std::abs(d) - delta / 2);
+      slope = d > delta ? delta : d < -delta ? -delta : d;
+    } else if (op.kind == graph::OpKind::kBinaryCrossEntropy) {
+      const double p = op.pos_weight == nullptr ? 1 : op.pos_weight[i % op.outputs];
+      loss = (1 - t) * std::max(x, 0.0) + p * t * std::max(-x, 0.0) +
+             (1 - t + p * t) * std::log1p(std::exp(-std::abs(x)));
       if (std::isnan(x)) loss = x;
-      slope = 1 / (1 + std::exp(-x)) - t;
+      slope = 1 - t - (1 + (p - 1) * t) / (1 + std::exp(x));
       correct = (x > 0) == (t > 0.5) ? 1 : 0;
     }
     if (op.gradient != nullptr)
@@ -41,6 +50,8 @@ void reference(const graph::OpCall& call) {
 constexpr exec::Implementation kReference[] = {
     {graph::OpKind::kBinaryCrossEntropy, "double", reference},
     {graph::OpKind::kMeanSquaredError, "double", reference},
+    {graph::OpKind::kMeanAbsoluteError, "double", reference},
+    {graph::OpKind::kHuber, "double", reference},
 };
 
 // Predictions lie in (-range, range), targets in [0, 1), every other one at an end of it.
@@ -51,10 +62,13 @@ OpTest loss(graph::OpKind kind, int64_t rows, int64_t outputs, double range) {
               [=](graph::GraphBuilder& builder) {
                 const TensorId x = builder.activation_tensor("x", {rows, outputs});
                 const TensorId t = builder.input("targets", {rows, outputs}, DType::kF32);
-                if (kind == graph::OpKind::kMeanSquaredError) {
-                  ops::mean_squared_error(builder, x, t);
-                } else {
-                  ops::binary_cross_entropy(builder, x, t);
+                switch (kind) {
+                  case graph::OpKind::kMeanSquaredError:
+                    return ops::mean_squared_error(builder, x, t);
+                  case graph::OpKind::kMeanAbsoluteError:
+                    return ops::mean_absolute_error(builder, x, t);
+                  case graph::OpKind::kHuber: return ops::huber(builder, x, t, 0.75f);
+                  default: return ops::binary_cross_entropy(builder, x, t);
                 }
               },
           .reference = kReference,
@@ -87,7 +101,9 @@ class PointwiseLossTest : public testing::TestWithParam<graph::OpKind> {};
 INSTANTIATE_TEST_SUITE_P(All,
                          PointwiseLossTest,
                          testing::Values(graph::OpKind::kBinaryCrossEntropy,
-                                         graph::OpKind::kMeanSquaredError));
+                                         graph::OpKind::kMeanSquaredError,
+                                         graph::OpKind::kMeanAbsoluteError,
+                                         graph::OpKind::kHuber));
 
 TEST_P(PointwiseLossTest, ReferenceMatchesFiniteDifferences) {
   check_gradient_of_reference(loss(GetParam(), 3, 7, 2));
@@ -125,6 +141,26 @@ TEST(BinaryCrossEntropyTest, WeightsOfClassesMatchTheReferenceOnAllDevices) {
   check_on_all_devices(test);
   test.gradients = 0;
   check_on_all_devices(test);
+}
+
+TEST(BinaryCrossEntropyTest, WeightsOfYesMatchTheReferenceOnAllDevices) {
+  for (const int64_t outputs : {1, 5, 19, 600}) {
+    OpTest test = loss(graph::OpKind::kBinaryCrossEntropy, 9, outputs, 3);
+    test.pos_weight.resize(static_cast<size_t>(outputs));
+    for (size_t i = 0; i < test.pos_weight.size(); ++i)
+      test.pos_weight[i] = 0.25f + static_cast<float>(i % 7);
+    test.lane.valid_rows = 7;
+    const auto tolerance = test.tolerance;
+    test.tolerance =
+        [=](const graph::OpCall& expected, graph::OutputName output, int64_t i) -> Tolerance {
+      const Tolerance plain = tolerance(expected, output, i);
+      return {8 * plain.floats, plain.stored};
+    };
+    if (outputs <= 5) check_gradient_of_reference(test);
+    check_on_all_devices(test);
+    test.gradients = 0;
+    check_on_all_devices(test);
+  }
 }
 
 TEST_P(PointwiseLossTest, NanReachesTheLoss) {

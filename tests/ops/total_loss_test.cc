@@ -17,6 +17,7 @@ void reference(const graph::OpCall& call) {
   double* total = call.output<double>(graph::TotalLossOut::kStatistics);
   for (int k = 0; k < graph::kStatisticCount; ++k)
     total[k] = call.input<double>(graph::TotalLossIn::kStatistics)[k];
+  if (weights[0] == 0) total[graph::kLossSum] = 0;
   for (size_t i = 1; i < weights.size(); ++i)
     total[graph::kLossSum] +=
         static_cast<double>(weights[i]) *
@@ -27,7 +28,7 @@ constexpr exec::Implementation kReference[] = {{graph::OpKind::kTotalLoss, "loop
 
 TEST(TotalLossTest, MatchesTheReferenceOnAllDevices) {
   for (const std::vector<float>& weights :
-       {std::vector<float>{1}, {1, 0.3f}, {1, 0.25f, 4, 1, 0.5f, 2, 3, 0.125f}}) {
+       {std::vector<float>{1}, {1, 0.3f}, {0, 1}, {1, 0.25f, 4, 1, 0.5f, 2, 3, 0.125f}}) {
     check_on_all_devices(
         {.name = "total_loss of " + std::to_string(weights.size()),
          .build =

@@ -2,6 +2,7 @@
 // The optimizers in double precision, as their papers and PyTorch write them, with the plain
 // hyperparameters.
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -42,6 +43,47 @@ struct AdamReference {
   }
 };
 
+// AdamReference with torch's amsgrad.
+struct AmsgradReference {
+  AdamReference adam;
+
+  void step(int64_t t, double gradient, double& parameter, double& m, double& v, double& x) const {
+    double adams = parameter;
+    adam.step(t, gradient, adams, m, v);
+    x = std::max(x, v);
+    const double m_hat = m / (1 - std::pow(adam.beta1, t)),
+                 x_hat = x / (1 - std::pow(adam.beta2, t));
+    if (adam.decoupled) parameter *= 1 - adam.lr * adam.weight_decay;
+    parameter -= adam.lr * m_hat / (std::sqrt(x_hat) + adam.epsilon);
+  }
+};
+
+// torch.optim.RMSprop.
+struct RmspropReference {
+  double lr, alpha, epsilon, weight_decay, momentum, grad_scale;
+  bool centred;
+
+  void step(double gradient, double& parameter, double& v, double& buffer, double& average) const {
+    const double g = gradient * grad_scale + weight_decay * parameter;
+    v = alpha * v + (1 - alpha) * g * g;
+    average += (1 - alpha) * (g - average);
+    const double root = std::sqrt(centred ? v - average * average : v) + epsilon;
+    buffer = momentum * buffer + g / root;
+    parameter -= lr * buffer;
+  }
+};
+
+// torch.optim.Adagrad.
+struct AdagradReference {
+  double lr, lr_decay, epsilon, weight_decay, grad_scale;
+
+  void step(int64_t t, double gradient, double& parameter, double& sum) const {
+    const double g = gradient * grad_scale + weight_decay * parameter;
+    sum += g * g;
+    parameter -= lr / (1 + static_cast<double>(t - 1) * lr_decay) * g / (std::sqrt(sum) + epsilon);
+  }
+};
+
 // "Symbolic discovery of optimization algorithms", algorithm 2.
 struct LionReference {
   double lr, beta1, beta2, weight_decay, grad_scale;
@@ -60,6 +102,13 @@ struct AdamFields {
 };
 struct LionFields {
   double beta1, beta2, weight_decay;
+};
+struct RmspropFields {
+  double alpha, epsilon, weight_decay, momentum;
+  bool centred;
+};
+struct AdagradFields {
+  double lr_decay, epsilon, weight_decay;
 };
 
 inline double norm(const std::vector<double>& x) {

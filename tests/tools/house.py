@@ -99,7 +99,8 @@ WINGS = {
         "folder": [],
         "guard": ["state", "step"],
     },
-    "runtime/data": {"images": [], "tables": [], "text": ["tables"]},
+    "runtime/data": {"images": [], "tables": [], "text": ["tables"],
+                     "transcripts": ["images", "tables", "text"]},
     "launcher": {
         "commands": ["launch", "report", "scale", "doctor", "watch", "run", "bench", "calibrate", "published",
                      "forecast", "plots", "models", "text", "data", "ranks", "processes", "command_line"],

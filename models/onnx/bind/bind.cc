@@ -31,6 +31,7 @@ Binder::Binder(const File& file, const Classes& classes, const BindOptions& opti
     : file_(file),
       running_norms_(options.running_norms),
       wanted_outputs_(options.outputs),
+      losses_(options.losses),
       max_folded_bytes_(options.max_folded_bytes),
       spare_folded_bytes_(options.max_folded_bytes),
       learns_(classes.parameter),
@@ -290,6 +291,7 @@ Network Binder::finish() {
   }
   std::ranges::reverse(nodes);
   network_.nodes = std::move(nodes);
+  if (wanted_outputs_.size() > losses_) wanted_outputs_.resize(losses_);
   hold_unreached(network_, wanted_outputs_);
   for (size_t i = 0; i < needed.size(); ++i)
     if (!needed[i]) network_.values[i].array = {};

@@ -74,6 +74,7 @@ class Binder {
   const File& file_;
   bool running_norms_;
   std::vector<size_t> wanted_outputs_;  // empty: all
+  size_t losses_;                       // how many of them have a loss
   int64_t max_folded_bytes_;            // limit for all values that are computed here
   int64_t spare_folded_bytes_;          // how much of it is left
   std::vector<bool> learns_;            // by number of the file's values

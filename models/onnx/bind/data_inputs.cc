@@ -3,9 +3,12 @@
 #include <algorithm>
 
 #include "models/language_model.h"
+#include "models/onnx/bind/network_sizes.h"
+#include "models/onnx/bind/objective.h"
 #include "models/onnx/nodes/ids.h"
 #include "models/onnx/nodes/lowering/storage.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/graph/ops/cast.h"
 #include "runtime/graph/ops/image_normalize.h"
@@ -77,18 +80,24 @@ TensorId as_typed(graph::GraphBuilder& builder, const Value& input, TensorId num
 }
 
 // The features of a sample are split among the inputs, in order.
-DataInputs feature_data(graph::GraphBuilder& builder, const Network& network) {
+DataInputs feature_data(graph::GraphBuilder& builder,
+                        const NetworkInputs& inputs,
+                        const Network& network,
+                        int64_t all) {
   const auto value = [&](int number) -> const Value& {
     return network.values[static_cast<size_t>(number)];
   };
   const int64_t batch = value(network.inputs[0]).extents[0];
-  int64_t all = 0, first = 0;
-  for (const int number : network.inputs) all += elements(value(number).extents) / batch;
+  int64_t first = 0;
   const TensorId features = builder.input("features", {batch, all}, DType::kF32);
   const TensorId x = ops::cast(builder, "features.rounded", features);
   DataInputs made;
-  for (const int number : network.inputs) {
-    const Value& input = value(number);
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    const Value& input = value(network.inputs[index]);
+    if (inputs.meanings()[index] == Meaning::kTarget) {
+      made.inputs.emplace_back();
+      continue;
+    }
     const int64_t count = elements(input.extents) / batch;
     // Integers are taken from the data, without the cast to the compute type.
     TensorId part = is_floating(input.type) ? x : features;
@@ -142,22 +151,29 @@ DataInputs denoiser_data(graph::GraphBuilder& builder,
   return made;
 }
 
-}  // namespace
+DataInputs image_data(graph::GraphBuilder& builder,
+                      const NetworkInputs& inputs,
+                      const Network& network,
+                      const models::ModelIo& io) {
+  DataInputs made;
+  made.inputs.resize(network.inputs.size());
+  const size_t images = inputs.images_place();
+  made.inputs[images] =
+      images_of(builder, network.values[static_cast<size_t>(network.inputs[images])], io);
+  return made;
+}
 
-DataInputs append_data_inputs(graph::GraphBuilder& builder,
-                              const OnnxConfig& config,
-                              const NetworkInputs& inputs,
-                              const Network& network,
-                              const models::ModelIo& io,
-                              int64_t ids) {
+DataInputs text_data(graph::GraphBuilder& builder,
+                     const OnnxConfig& config,
+                     const NetworkInputs& inputs,
+                     const Network& network,
+                     int64_t ids) {
   const auto value = [&](size_t index) -> const Value& {
     return network.values[static_cast<size_t>(network.inputs[index])];
   };
-  if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
-  if (inputs.kind() == config::ModelInput::kImages)
-    return {.inputs = {images_of(builder, value(0), io)}};
-  if (inputs.kind() == config::ModelInput::kFeatures) return feature_data(builder, network);
-  const int64_t tokens = value(0).extents[1];
+  const auto of_tokens = std::ranges::find_if(inputs.meanings(), is_of_tokens);
+  const int64_t tokens =
+      value(static_cast<size_t>(of_tokens - inputs.meanings().begin())).extents[1];
   const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);
   DataInputs made;
@@ -166,7 +182,7 @@ DataInputs append_data_inputs(graph::GraphBuilder& builder,
     const Meaning meaning = inputs.meanings()[index];
     DataInputs::Input input;
     const bool known = value(index).kind == ValueKind::kConstant;
-    if (!known && is_read(network, network.inputs[index]))
+    if (!known && meaning != Meaning::kTarget && is_read(network, network.inputs[index]))
       input.tensor = text.tensor_of(meaning, value(index));
     if (meaning == Meaning::kMask) input.limit = 2;
     if (meaning == Meaning::kTokens) input.limit = ids;
@@ -176,6 +192,76 @@ DataInputs append_data_inputs(graph::GraphBuilder& builder,
   }
   made.documents = text.documents();
   made.targets = text.targets();
+  return made;
+}
+
+// The only target of a text, as its task says.
+TensorId target_of_text(graph::GraphBuilder& builder,
+                        const OnnxConfig& config,
+                        const Value& input,
+                        TensorId next_tokens) {
+  const Shape shape = shape_of(input);
+  const bool of_samples = config.task == OnnxConfig::Task::kSequenceClasses ||
+                          config.task == OnnxConfig::Task::kSequenceValues;
+  const bool values = config.task == OnnxConfig::Task::kSequenceValues;
+  if (shape.elements() != shape[0] * (of_samples || shape.rank() < 2 ? 1 : shape[1]) ||
+      of_samples == (shape.rank() == 2 && shape[1] > 1) || values == is_integer(input.type))
+    throw ConfigError(
+        "model.onnx.inputs: the target {} is {} with extents {}; allowed for model.onnx.task {}: "
+        "{}",
+        in_quotes(input.name),
+        name_of(input.type),
+        to_string(shape),
+        lockstep::name_of(config.task),
+        values       ? "float (N)"
+        : of_samples ? "int64 or int32 (N)"
+                     : "int64 or int32 (N, T)");
+  if (next_tokens != kNoTensor) return next_tokens;
+  if (of_samples) return builder.input("targets", shape, values ? DType::kF32 : DType::kI32);
+  return models::target_tokens(builder, shape[0], shape[1]);
+}
+
+}  // namespace
+
+DataInputs append_data_inputs(graph::GraphBuilder& builder,
+                              const OpenedFile& opened,
+                              const OnnxConfig& config,
+                              const NetworkInputs& inputs,
+                              const Network& network,
+                              const models::ModelIo& io,
+                              int64_t ids,
+                              bool targets) {
+  if (config.diffusion) return denoiser_data(builder, *config.diffusion, inputs, network, io, ids);
+  DataInputs made;
+  switch (inputs.kind()) {
+    case config::ModelInput::kImages: made = image_data(builder, inputs, network, io); break;
+    case config::ModelInput::kFeatures:
+      made = feature_data(
+          builder, inputs, network, NetworkSizes(opened, config, inputs, network).features());
+      break;
+    case config::ModelInput::kTokens:
+      made = text_data(builder, config, inputs, network, ids);
+      break;
+  }
+  if (!targets) return made;
+  const auto value = [&](size_t index) -> const Value& {
+    return network.values[static_cast<size_t>(network.inputs[index])];
+  };
+  if (is_transcript(config))
+    made.targets = builder.input("targets", {value(0).extents[0], io.target_columns}, DType::kI32);
+  if (has_parts(config, inputs))
+    made.record.emplace(
+        builder, asked_targets(opened, config, inputs, network), io.targets, value(0).extents[0]);
+  for (size_t index = 0; index < network.inputs.size(); ++index) {
+    if (inputs.meanings()[index] != Meaning::kTarget) continue;
+    const Value& input = value(index);
+    if (!made.record) made.targets = target_of_text(builder, config, input, made.targets);
+    const TensorId target =
+        made.record
+            ? made.record->take(part_of_input(config, inputs, index), input.name, shape_of(input))
+            : made.targets;
+    made.inputs[index] = {.tensor = as_input(builder, input, target)};
+  }
   return made;
 }
 

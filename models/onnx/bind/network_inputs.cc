@@ -43,6 +43,7 @@ const char* word_of(Meaning meaning) {
     case Meaning::kImages: return "IMAGES";
     case Meaning::kTimes: return "TIMES";
     case Meaning::kClasses: return "CLASSES";
+    case Meaning::kTarget: return "TARGET";
   }
   return "";
 }
@@ -55,6 +56,7 @@ const char* form_of(Meaning meaning) {
     case Meaning::kImages: return "float (N, C, H, W)";
     case Meaning::kTimes: return "float, int64 or int32 (N)";
     case Meaning::kClasses: return "int64 or int32 (N)";
+    case Meaning::kTarget: return "float, int64, int32 or bool (N, ...)";
     default: return "int64 or int32 (N, T)";
   }
 }
@@ -129,14 +131,26 @@ void NetworkInputs::require_together() const {
         config_.file,
         words());
   }
-  const auto inputs = static_cast<int64_t>(meanings_.size());
+  const int64_t targets = count(Meaning::kTarget);
+  if (targets > 0 && config_.loss != Loss::kOutput)
+    throw ConfigError(
+        "model.onnx.inputs: {} takes {}; allowed for TARGET: with model.onnx.loss OUTPUT",
+        config_.file,
+        words());
+  const auto inputs = static_cast<int64_t>(meanings_.size()) - targets;
   const bool of_tokens =
-      count(Meaning::kTokens) > 0 && std::ranges::all_of(meanings_, is_of_tokens);
+      count(Meaning::kTokens) > 0 && std::ranges::count_if(meanings_, is_of_tokens) == inputs;
+  if (of_tokens && targets > 1)
+    throw ConfigError(
+        "model.onnx.inputs: {} takes {} targets; allowed with TOKENS: one, the data's",
+        config_.file,
+        targets);
   const bool of_features = inputs > 0 && count(Meaning::kFeatures) == inputs;
   if (of_tokens || of_features || (inputs == 1 && count(Meaning::kImages) == 1)) return;
   throw ConfigError(
       "model.onnx.inputs: {} takes {}; allowed: FEATURES for all inputs; one IMAGES; TOKENS, "
-      "optionally with MASK, SEGMENTS and POSITIONS; or the inputs of model.onnx.diffusion",
+      "optionally with MASK, SEGMENTS and POSITIONS; or the inputs of model.onnx.diffusion; and "
+      "TARGET with model.onnx.loss OUTPUT",
       config_.file,
       words());
 }
@@ -179,7 +193,9 @@ std::optional<Meaning> NetworkInputs::meaning_of(size_t index) const {
     const auto seen = kKnownOfDenoisers.find(input.name);
     if (seen != kKnownOfDenoisers.end()) return seen->second;
     if (is_floating(input.type) && rank == 4) return Meaning::kImages;
-  } else if (opened_.file.inputs.size() == 1) {
+  } else if (const auto targets =
+                 std::ranges::count(config_.inputs, Meaning::kTarget, &OnnxInput::is);
+             opened_.file.inputs.size() == 1 + static_cast<size_t>(targets)) {
     if (is_id(input.type) && rank == 2) return Meaning::kTokens;
     if (is_floating(input.type) || !input.typed)
       return rank == 4 ? Meaning::kImages : Meaning::kFeatures;
@@ -199,7 +215,8 @@ void NetworkInputs::refuse_unnamed(const std::vector<size_t>& indexes) const {
   }
   throw ConfigError(
       "model.onnx.inputs: nothing says what the input{} {} of {} {}; allowed: inputs {{ name: "
-      "\"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, CLASSES{}",
+      "\"{}\" is: TOKENS }}, or MASK, SEGMENTS, POSITIONS, FEATURES, IMAGES, TIMES, CLASSES, "
+      "TARGET{}",
       plural(indexes.size()),
       inputs,
       config_.file,
@@ -222,6 +239,11 @@ void NetworkInputs::require_form(size_t index) const {
       good &= (is_id(input.type) || input.type == ElementType::kFloat) && rank == 1;
       break;
     case Meaning::kClasses: good &= is_id(input.type) && rank == 1; break;
+    case Meaning::kTarget:
+      good &= is_id(input.type) || input.type == ElementType::kFloat ||
+              input.type == ElementType::kBool;
+      good &= rank >= 1;
+      break;
     case Meaning::kMask:
       good &= is_id(input.type) || is_floating(input.type) || input.type == ElementType::kBool;
       good &= rank == 2;
@@ -251,6 +273,7 @@ void NetworkInputs::require_form(size_t index) const {
 int64_t NetworkInputs::fixed_tokens() const {
   for (size_t index = 0; index < meanings_.size(); ++index) {
     const FileValue& input = value(index);
+    if (!is_of_tokens(meanings_[index])) continue;
     if (!has_open_axis(input, 1)) return input.extents[1].extent;
     for (const OnnxAxis& axis : config_.axes)
       if (axis.name == input.name + ".1" || axis.name == input.extents[1].name) return axis.extent;
@@ -267,10 +290,10 @@ int64_t NetworkInputs::find_context() const {
       throw ConfigError("model.onnx.task: allowed only if all inputs are of tokens");
     return 0;
   }
-  if (config_.loss != Loss::kSoftmaxCrossEntropy)
+  if (config_.loss != Loss::kSoftmaxCrossEntropy && config_.loss != Loss::kOutput)
     throw ConfigError(
         "model.onnx.loss: allowed for a network that takes tokens: SOFTMAX_CROSS_ENTROPY, as "
-        "model.onnx.task says what is predicted");
+        "model.onnx.task says what is predicted, or OUTPUT");
   const int64_t fixed = fixed_tokens();
   if (fixed > 0 && config_.context > 0 && config_.context != fixed)
     config::refuse_value("model.onnx.context",
@@ -305,7 +328,8 @@ BindOptions NetworkInputs::options_for(int64_t batch,
                                        bool stream) const {
   BindOptions options{.batch = batch,
                       .running_norms = config_.batch_norm == OnnxConfig::BatchNorm::kRunning,
-                      .outputs = outputs_of(opened_, config_)};
+                      .outputs = outputs_of(opened_, config_),
+                      .losses = config_.loss == Loss::kOutput ? 1 : SIZE_MAX};
   for (const OnnxAxis& axis : config_.axes) options.axes[axis.name] = axis.extent;
   const int64_t fixed = fixed_tokens();
   if (kind() == config::ModelInput::kTokens && fixed > 0 && fixed != tokens)
@@ -316,7 +340,13 @@ BindOptions NetworkInputs::options_for(int64_t batch,
         fixed);
   for (size_t index = 0; index < meanings_.size(); ++index) {
     Extents extents = {batch};
-    if (kind() == config::ModelInput::kTokens)
+    if (meanings_[index] == Meaning::kTarget) {
+      // In a text, a number for each token.
+      if (kind() != config::ModelInput::kTokens || value(index).extents.size() != 2 ||
+          !has_open_axis(value(index), 1))
+        continue;
+      extents.push_back(tokens);
+    } else if (kind() == config::ModelInput::kTokens)
       extents.push_back(tokens);
     else if (!images.empty() && meanings_[index] == Meaning::kImages)
       extents.insert(extents.end(), images.begin(), images.end());

@@ -64,15 +64,22 @@ std::vector<int> NetworkSizes::output_numbers() const {
 }
 
 int64_t NetworkSizes::outputs() const {
+  if (computes_loss(scored_)) return 0;
+  const int number = network_.outputs[outputs_of(opened_, scored_).front()];
+  return onnx::output_count(scored_, network_.values[static_cast<size_t>(number)]);
+}
+
+bool NetworkSizes::predicts_pixels() const {
   const int number = output_numbers().front();
-  return onnx::output_count(config_, network_.values[static_cast<size_t>(number)]);
+  return onnx::predicts_pixels(config_, network_.values[static_cast<size_t>(number)].extents);
 }
 
 int64_t NetworkSizes::features() const {
   int64_t count = 0;
-  for (const int number : network_.inputs)
-    count += elements(network_.values[static_cast<size_t>(number)].extents) /
-             network_.values[static_cast<size_t>(number)].extents[0];
+  for (size_t index = 0; index < network_.inputs.size(); ++index) {
+    const Extents& extents = network_.values[static_cast<size_t>(network_.inputs[index])].extents;
+    if (inputs_.meanings()[index] == Meaning::kFeatures) count += elements(extents) / extents[0];
+  }
   return count;
 }
 
@@ -93,7 +100,8 @@ int64_t NetworkSizes::fewest_rows_of(Meaning meaning) const {
 }
 
 int64_t NetworkSizes::vocabulary() const {
-  return predicts_tokens(config_) ? outputs() : fewest_rows_of(Meaning::kTokens);
+  return predicts_tokens(config_) && !computes_loss(scored_) ? outputs()
+                                                             : fewest_rows_of(Meaning::kTokens);
 }
 
 int64_t NetworkSizes::segments() const {
@@ -107,6 +115,19 @@ bool NetworkSizes::normalises_lanes() const {
          std::ranges::any_of(network_.nodes, [](const Node& node) {
            return node.op == "BatchNormalization" && node.domain.empty();
          });
+}
+
+config::TranscriptTraits NetworkSizes::transcript() const {
+  const auto extents_of = [&](int number) -> const Extents& {
+    return network_.values[static_cast<size_t>(number)].extents;
+  };
+  const Extents &frames = extents_of(network_.inputs[0]),
+                &outputs = extents_of(output_numbers().front());
+  if (frames.size() != 3 || outputs.size() != 3) return {};  // check_outputs() refuses it
+  return {.frames = frames[1],
+          .features = frames[2],
+          .output_frames = outputs[1],
+          .blank = config_.ctc_blank};
 }
 
 models::ModelIo NetworkSizes::io() const {
@@ -124,10 +145,14 @@ models::ModelIo NetworkSizes::io() const {
   } else if (!predicts_tokens(config_)) {
     io.vocabulary = vocabulary();
   }
-  if (config_.diffusion)
+  if (config_.diffusion) {
     io.classes = std::max<int64_t>(1, classes());
-  else
-    (has_labels(config_) ? io.classes : io.target_columns) = outputs();
+  } else if (is_transcript(config_)) {  // as many symbols as frames
+    io.classes = outputs();
+    io.target_columns = 2 + transcript().output_frames;
+  } else {
+    (has_labels(scored_) ? io.classes : io.target_columns) = outputs();
+  }
   return io;
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "models/onnx/bind/network_inputs.h"
+#include "models/onnx/bind/targets.h"
 #include "models/registry.h"
 
 namespace lockstep::onnx {
@@ -15,7 +16,11 @@ class NetworkSizes {
                const OnnxConfig& config,
                const NetworkInputs& inputs,
                const Network& network)
-      : opened_(opened), config_(config), inputs_(inputs), network_(network) {}
+      : opened_(opened),
+        config_(config),
+        scored_(scored(config)),
+        inputs_(inputs),
+        network_(network) {}
 
   // Throws ConfigError if a table has fewer rows than there are classes, tokens or positions, whose
   // ids index it.
@@ -23,7 +28,8 @@ class NetworkSizes {
 
   // The values of the outputs that the config names, in the order of outputs_of().
   std::vector<int> output_numbers() const;
-  // Classes, or values of a sample, in the first of these outputs.
+  // Classes, or values of a sample, in the first of these outputs; or in the first prediction of a
+  // network that computes its loss, 0 if it has none.
   int64_t outputs() const;
   // Elements of a sample of all inputs together.
   int64_t features() const;
@@ -34,8 +40,12 @@ class NetworkSizes {
   // Kinds of segments of a text; 2 for a network without an input of segments, which takes pairs of
   // texts too.
   int64_t segments() const;
+  // Whether the first of these outputs has classes of pixels.
+  bool predicts_pixels() const;
   // Whether batch norms use the statistics of a lane in training.
   bool normalises_lanes() const;
+  // Of a network with loss CTC.
+  config::TranscriptTraits transcript() const;
   // The sizes of data for this network.
   models::ModelIo io() const;
 
@@ -48,6 +58,7 @@ class NetworkSizes {
 
   const OpenedFile& opened_;
   const OnnxConfig& config_;
+  const OnnxConfig scored_;  // see targets.h
   const NetworkInputs& inputs_;
   const Network& network_;
 };

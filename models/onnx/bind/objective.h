@@ -10,9 +10,15 @@
 
 namespace lockstep::onnx {
 
+// The loss of the network; task SEQUENCE_VALUES has squared error unless the config has another.
+Loss loss_of(const OnnxConfig& config);
 // Whether targets are classes or tokens rather than values.
 bool has_labels(const OnnxConfig& config);
+// Whether targets are transcripts: loss CTC.
+bool is_transcript(const OnnxConfig& config);
 bool predicts_tokens(const OnnxConfig& config);
+// Whether an output (N, C, H, W) has classes of pixels.
+bool predicts_pixels(const OnnxConfig& config, const Extents& output);
 config::TextTask text_task_of(const OnnxConfig& config);
 // Whether samples are pieces of one stream of tokens, without documents.
 bool is_stream(const OnnxConfig& config, const graph::GraphOptions& options);
@@ -29,6 +35,13 @@ void check_outputs(const OnnxConfig& config,
                    const NetworkInputs& inputs,
                    const Network& network,
                    int64_t samples);
+
+// Throws ConfigError if an output has classes of pixels, but another height or width than the
+// network's images, with which the targets have their size in common.
+void check_sizes_of_pixels(const OnnxConfig& config,
+                           const NetworkInputs& inputs,
+                           const Network& network,
+                           const std::vector<int>& outputs);
 
 // Lowers the network, whose inputs are set, and ends the graph. `outputs` are the values with
 // losses, in the order of outputs_of().

@@ -127,6 +127,7 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config) {
   const std::lock_guard lock(mutex);
   std::vector<std::string> names = {config.file, config.output};
   for (const OnnxLoss& loss : config.losses) names.push_back(loss.output);
+  for (const OnnxPrediction& prediction : config.predictions) names.push_back(prediction.output);
   std::shared_ptr<const OpenedFile>& found =
       opened[{{names, {config.trainable, config.constant}}, config.parameters}];
   if (found == nullptr) {
@@ -176,6 +177,15 @@ std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& confi
       config::refuse_value("model.onnx.losses.output",
                            in_quotes(loss.output),
                            "outputs that are named once, and not model.onnx.output itself");
+  }
+  if (!config.predictions.empty() && config.loss != Loss::kOutput)
+    throw ConfigError("model.onnx.predictions: allowed only with model.onnx.loss OUTPUT");
+  for (const OnnxPrediction& prediction : config.predictions) {
+    indexes.push_back(index_of(prediction.output, "model.onnx.predictions.output"));
+    if (indexes.back() == indexes.front())
+      config::refuse_value("model.onnx.predictions.output",
+                           in_quotes(prediction.output),
+                           "another output than model.onnx.output, the loss");
   }
   if (indexes.size() > graph::TotalLossAttributes::kMaxLosses)
     throw ConfigError("model.onnx.losses: {} are given; allowed: at most {}",

@@ -19,7 +19,8 @@ struct OpenedFile {
   Classes classes;
 };
 
-// The config's file; the values that model.onnx.output and losses name are among its outputs.
+// The config's file; the values that model.onnx.output, losses and predictions name are among its
+// outputs.
 // Throws ConfigError as read_file() does, if fields of the config do not fit the file, and if a
 // pattern of model.onnx.trainable or constant matches nothing.
 std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
@@ -29,7 +30,7 @@ std::shared_ptr<const OpenedFile> open_file(const OnnxConfig& config);
 void require_unshared(const OpenedFile& opened, const OnnxConfig& config);
 
 // The indexes of the file's outputs that the config names: model.onnx.output, or the first, then
-// model.onnx.losses. Throws ConfigError.
+// model.onnx.losses and predictions. Throws ConfigError.
 std::vector<size_t> outputs_of(const OpenedFile& opened, const OnnxConfig& config);
 
 }  // namespace lockstep::onnx

@@ -25,8 +25,6 @@ const std::set<std::string_view> kQuantized = {"DequantizeLinear",
                                                "ConvInteger",
                                                "MatMulInteger"};
 
-const std::set<std::string_view> kLosses = {"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"};
-
 const std::set<std::string_view> kOfData = {"Unique", "Compress", "NonMaxSuppression"};
 
 // Ops whose outputs depend only on the extents of their inputs.
@@ -79,8 +77,6 @@ std::string why_unknown(const Node& node) {
            "dynamo=True) of a model whose branches and loops do not depend on tensors";
   if (kQuantized.count(node.op) > 0)
     return "quantized networks cannot be trained; export the network before it is quantized";
-  if (kLosses.count(node.op) > 0)
-    return "losses in the network are not supported; export the network without its loss";
   if (kOfData.count(node.op) > 0)
     return "the extents of its output depend on data; they must be known before training starts";
   return "the op is not supported";

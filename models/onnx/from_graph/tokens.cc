@@ -3,6 +3,7 @@
 
 #include "models/onnx/from_graph/op_rows.h"
 #include "models/onnx/schema/onnx.pb.h"
+#include "runtime/graph/ops/contrastive.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/packed_tokens.h"
 #include "runtime/graph/ops/token_pooling.h"
@@ -72,10 +73,27 @@ void write_token_pooling(GraphWriter& writer, const Op& op) {
   writer.set(op.outputs[TokenPoolingOut::kY], writer.node("Div", {total, count}));
 }
 
+// The vectors of texts; a row of zeros stays one.
+void write_unit_rows(GraphWriter& writer, const Op& op) {
+  const auto& attributes = op.as<UnitRowsAttributes>();
+  std::string y = writer.plain(op.inputs[UnitRowsIn::kX]);
+  if (attributes.normalise) {
+    const std::string squares =
+        writer.node("ReduceSumSquare", {y}, {{"axes", std::vector<int64_t>{-1}}});
+    const std::string length = writer.node("Sqrt", {squares});
+    y = writer.node("Div", {y, writer.node("Max", {length, writer.number(1e-30)})});
+  }
+  if (attributes.texts > 1)
+    y = writer.node(
+        "Reshape", {y, writer.integers({-1, writer.shape(op.outputs[UnitRowsOut::kY]).columns()})});
+  writer.set(op.outputs[UnitRowsOut::kY], y);
+}
+
 constexpr OpRow kRows[] = {
     {OpKind::kPackedTokens, write_packed_tokens},
     {OpKind::kEmbedding, write_embedding},
     {OpKind::kTokenPooling, write_token_pooling},
+    {OpKind::kUnitRows, write_unit_rows},
 };
 
 }  // namespace

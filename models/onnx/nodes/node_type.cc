@@ -19,6 +19,7 @@ std::span<const NodeType> elementwise_nodes();
 std::span<const NodeType> gather_nodes();
 std::span<const NodeType> gather_nd_nodes();
 std::span<const NodeType> layer_norm_nodes();
+std::span<const NodeType> loss_nodes();
 std::span<const NodeType> movement_nodes();
 std::span<const NodeType> norm_nodes();
 std::span<const NodeType> pixel_block_nodes();
@@ -50,12 +51,12 @@ const NodeType* find(std::string_view op) {
 }  // namespace
 
 std::vector<std::span<const NodeType>> all_families() {
-  return {activation_nodes(), element_index_nodes(),  attention_nodes(),  convolution_nodes(),
-          creation_nodes(),   cumulative_sum_nodes(), einsum_nodes(),     elementwise_nodes(),
-          gather_nodes(),     gather_nd_nodes(),      layer_norm_nodes(), movement_nodes(),
-          norm_nodes(),       pixel_block_nodes(),    pooling_nodes(),    product_nodes(),
-          random_nodes(),     recurrence_nodes(),     reduction_nodes(),  resizing_nodes(),
-          slicing_nodes(),    softmax_nodes(),        trilu_nodes()};
+  return {activation_nodes(), element_index_nodes(),  attention_nodes(),   convolution_nodes(),
+          creation_nodes(),   cumulative_sum_nodes(), einsum_nodes(),      elementwise_nodes(),
+          gather_nodes(),     gather_nd_nodes(),      layer_norm_nodes(),  loss_nodes(),
+          movement_nodes(),   norm_nodes(),           pixel_block_nodes(), pooling_nodes(),
+          product_nodes(),    random_nodes(),         recurrence_nodes(),  reduction_nodes(),
+          resizing_nodes(),   slicing_nodes(),        softmax_nodes(),     trilu_nodes()};
 }
 
 const NodeType* type_of(const Node& node) { return node.domain.empty() ? find(node.op) : nullptr; }

@@ -1,6 +1,6 @@
-// Random ops: dropout and random masks. They are never folded. Outside training everything is kept:
-// a mask that keeps elements with probability p, and by which the file later divides by p, is p
-// itself.
+// Random ops: dropout, random masks and normal noise. They are never folded. Outside training
+// everything is kept: a mask that keeps elements with probability p, and by which the file later
+// divides by p, is p itself; and noise is its mean.
 
 #include <optional>
 #include <string>
@@ -12,6 +12,7 @@
 #include "models/onnx/nodes/operands.h"
 #include "runtime/graph/ops/dropout.h"
 #include "runtime/graph/ops/pointwise.h"
+#include "runtime/graph/ops/random_normal.h"
 
 namespace lockstep::onnx {
 namespace {
@@ -115,12 +116,32 @@ void lower_bernoulli(Lowering& lowering, const Node& node) {
   set_draw(lowering, node, node.output(0), *kept);
 }
 
+// Normal numbers for each sample.
+void lower_random_normal(Lowering& lowering, const Node& node) {
+  graph::GraphBuilder& builder = lowering.builder();
+  const Network& network = lowering.readers().network();
+  const int64_t batch = network.values[static_cast<size_t>(network.inputs[0])].extents[0];
+  const Shape shape = shape_of(lowering.value(node.output(0)));
+  if (shape.rank() == 0 || shape[0] != batch)
+    refuse(node,
+           "draws numbers with the extents {}; must have the samples' axis first, as "
+           "torch.randn_like(x) of a value (N, ...)",
+           to_string(shape));
+  const float mean = node.number("mean", 0), scale = node.number("scale", 1);
+  const std::string name = lowering.name_of(node);
+  const std::vector<float> means(static_cast<size_t>(shape.elements()), mean);
+  set_output(lowering,
+             node,
+             builder.training() ? ops::random_normal(builder, name, shape, mean, scale)
+                                : builder.constant(name + ".mean", shape, means));
+}
+
 constexpr NodeType kNodes[] = {
     {"Dropout", rule_dropout, lower_dropout},
     {"RandomUniformLike", rule_like, lower_random_uniform},
-    {"RandomNormalLike", rule_like},
+    {"RandomNormalLike", rule_like, lower_random_normal},
     {"RandomUniform", rule_of_shape, lower_random_uniform},
-    {"RandomNormal", rule_of_shape},
+    {"RandomNormal", rule_of_shape, lower_random_normal},
     {"Bernoulli", rule_bernoulli, lower_bernoulli},
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/onnx/nodes/einsum.h"
+#include "models/onnx/nodes/losses.h"
 #include "models/onnx/nodes/reductions.h"
 #include "models/onnx/samples/node_labels.h"
 
@@ -330,6 +331,19 @@ std::vector<Labels> label_rotary(const NodeLabels& node) {
   return {made};
 }
 
+// The loss of an element depends on its scores and its label; that of all elements on all of them.
+std::vector<Labels> label_loss(const NodeLabels& node) {
+  const Labels scores = spread(node.in(0), only_axis(node.in(0).extents.size(), 1), node.number());
+  const std::vector<bool> classes = only_axis(scores.extents.size(), 1);
+  const Labels rows = without_axes(scores, classes);
+  Labels losses = joined(rows, node.in(1), rows.extents, node.number());
+  if (combines_samples(node.node()))
+    losses = with_extents(uniform({}, kept_axes(losses, 0, node.number()).labels[0]), {});
+  std::vector<Labels> all = {losses};
+  if (node.node().outputs.size() > 1) all.push_back(node.node().outputs[1] < 0 ? Labels{} : scores);
+  return all;
+}
+
 // Random numbers depend on no sample.
 std::vector<Labels> label_draw(const NodeLabels& node) { return {uniform(node.out(), kNoSample)}; }
 
@@ -363,6 +377,7 @@ LabelRule layer_label_rule(const std::string& op) {
       {"MatMul", label_mat_mul},
       {"MaxPool", label_pool},
       {"MeanVarianceNormalization", label_mean_variance},
+      {"NegativeLogLikelihoodLoss", label_loss},
       {"RMSNormalization", label_row_norm},
       {"RNN", label_recurrent},
       {"RandomNormal", label_draw},
@@ -381,6 +396,7 @@ LabelRule layer_label_rule(const std::string& op) {
       {"ReduceSumSquare", label_reduction},
       {"RotaryEmbedding", label_rotary},
       {"Softmax", label_softmax},
+      {"SoftmaxCrossEntropyLoss", label_loss},
       {"TopK", label_last_axis},
   };
   const auto found = kRules.find(op);

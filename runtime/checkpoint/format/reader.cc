@@ -17,30 +17,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The elements of a moment that a T holds: a float or a MomentBlock.
+template <typename T>
+constexpr int64_t kElementsOf = std::is_same_v<T, MomentBlock> ? kMomentBlock : 1;
+
 // Elements [begin, begin + elements) of the stored moment go to out.
+template <typename T>
 struct Copy {
   int64_t begin = 0, elements = 0;
-  float* out = nullptr;
+  T* out = nullptr;
 };
 
-std::vector<Copy> plan_copies(const std::vector<NamedSlice>& stored,
-                              const std::vector<NamedSlice>& slices,
-                              const std::vector<MomentTarget>& targets) {
+template <typename T>
+std::vector<Copy<T>> plan_copies(const std::vector<NamedSlice>& stored,
+                                 const std::vector<NamedSlice>& slices,
+                                 const std::vector<MomentTargetOf<T>>& targets) {
+  constexpr int64_t kUnit = kElementsOf<T>;
   std::map<std::string, int64_t> stored_offset;
   for (const NamedSlice& slice : stored) stored_offset[slice.name] = slice.offset;
-  std::vector<Copy> copies;
-  for (const MomentTarget& target : targets) {
-    const int64_t target_end = target.begin + static_cast<int64_t>(target.values.size());
+  std::vector<Copy<T>> copies;
+  for (const MomentTargetOf<T>& target : targets) {
+    const int64_t target_end = target.begin + static_cast<int64_t>(target.values.size()) * kUnit;
     for (const NamedSlice& slice : slices) {
+      // The last block of a parameter has padding.
+      const int64_t elements = (slice.shape.elements() + kUnit - 1) / kUnit * kUnit;
       const int64_t begin = std::max(target.begin, slice.offset);
-      const int64_t end = std::min(target_end, slice.offset + slice.shape.elements());
+      const int64_t end = std::min(target_end, slice.offset + elements);
       if (begin >= end) continue;
       copies.push_back({stored_offset.at(slice.name) + begin - slice.offset,
                         end - begin,
-                        target.values.data() + (begin - target.begin)});
+                        target.values.data() + (begin - target.begin) / kUnit});
+      if (copies.back().begin % kUnit != 0)
+        throw CheckpointError("the blocks of the moments of {} are not aligned",
+                              quote_name(slice.name));
     }
   }
-  std::ranges::sort(copies, {}, &Copy::begin);
+  std::ranges::sort(copies, {}, &Copy<T>::begin);
   return copies;
 }
 
@@ -88,19 +100,21 @@ void check_position(const MomentPiece& piece,
 
 // Copies the elements of a piece that `copies` lists, from copies[first] on. `values` has the
 // piece's elements. Returns the number of elements copied.
+template <typename T>
 int64_t copy_piece(const MomentPiece& piece,
-                   const std::vector<float>& values,
-                   const std::vector<Copy>& copies,
+                   const std::vector<T>& values,
+                   const std::vector<Copy<T>>& copies,
                    size_t first) {
+  constexpr int64_t kUnit = kElementsOf<T>;
   const int64_t piece_end = piece.begin + piece.elements;
   int64_t copied = 0;
   for (size_t i = first; i < copies.size() && copies[i].begin < piece_end; ++i) {
     const int64_t begin = std::max(copies[i].begin, piece.begin);
     const int64_t end = std::min(copies[i].begin + copies[i].elements, piece_end);
     if (begin >= end) continue;
-    std::copy(values.begin() + (begin - piece.begin),
-              values.begin() + (end - piece.begin),
-              copies[i].out + (begin - copies[i].begin));
+    std::copy(values.begin() + (begin - piece.begin) / kUnit,
+              values.begin() + (end - piece.begin) / kUnit,
+              copies[i].out + (begin - copies[i].begin) / kUnit);
     copied += end - begin;
   }
   return copied;
@@ -199,11 +213,14 @@ void read_tensors(const SafetensorsFile& file,
   }
 }
 
-void read_optimizer(const fs::path& folder,
-                    const CheckpointState& state,
-                    const std::vector<NamedSlice>& slices,
-                    const std::string& moment,
-                    const std::vector<MomentTarget>& targets) {
+namespace {
+
+template <typename T>
+void read_moment(const fs::path& folder,
+                 const CheckpointState& state,
+                 const std::vector<NamedSlice>& slices,
+                 const std::string& moment,
+                 const std::vector<MomentTargetOf<T>>& targets) {
   if (!has_array(state, moment)) {
     throw CheckpointError(
         "{}: has no optimizer moment {}: it was written by optimizer {} with moments: {}",
@@ -214,22 +231,20 @@ void read_optimizer(const fs::path& folder,
   }
   require_match(
       shapes_in_memory(state.layout), shapes_in_memory(slices), (folder / kStateFile).string());
-  for (const MomentTarget& target : targets) {
-    std::ranges::fill(target.values, 0.0f);
-  }
-  std::vector<Copy> copies = plan_copies(state.layout, slices, targets);
+  for (const MomentTargetOf<T>& target : targets) std::ranges::fill(target.values, T{});
+  std::vector<Copy<T>> copies = plan_copies(state.layout, slices, targets);
   // Frozen parameters have no moments, and those of state.one_moment have no second moment.
   const std::vector<collectives::Range> holes = absent_ranges(state, moment);
-  std::erase_if(copies, [&](const Copy& copy) {
+  std::erase_if(copies, [&](const Copy<T>& copy) {
     const auto next = std::ranges::upper_bound(holes, copy.begin, {}, &collectives::Range::begin);
     return copy.begin >= state.trained_elements() ||
            (next != holes.begin() && copy.begin < std::prev(next)->end);
   });
   const std::vector<MomentPiece> pieces = moment_pieces(state, moment);
   std::map<size_t, SafetensorsFile> files;
-  std::vector<float> values;
+  std::vector<T> values;
   int64_t copied = 0, wanted = 0;
-  for (const Copy& copy : copies) wanted += copy.elements;
+  for (const Copy<T>& copy : copies) wanted += copy.elements;
   size_t first_copy = 0;
   int64_t covered = 0;
   for (const MomentPiece& piece : pieces) {
@@ -247,8 +262,15 @@ void read_optimizer(const fs::path& folder,
     }
     const TensorRecord& tensor = record.tensors[piece.tensor];
     const SafetensorsEntry& entry = entry_of(opened->second, tensor);
-    values.resize(static_cast<size_t>(piece.elements));
-    if (!read_checked(opened->second, entry, tensor.checksum, values.data())) {
+    values.resize(static_cast<size_t>(piece.elements / kElementsOf<T>));
+    const auto read = [&] {
+      if constexpr (std::is_same_v<T, MomentBlock>)
+        return has_blocks(entry) &&
+               read_blocks_checked(opened->second, entry, tensor.checksum, values.data());
+      else
+        return read_checked(opened->second, entry, tensor.checksum, values.data());
+    };
+    if (!read()) {
       throw CheckpointError("{}", damaged(opened->second, entry));
     }
     copied += copy_piece(piece, values, copies, first_copy);
@@ -260,6 +282,31 @@ void read_optimizer(const fs::path& folder,
                           wanted - copied,
                           wanted);
   }
+}
+
+}  // namespace
+
+void read_optimizer(const fs::path& folder,
+                    const CheckpointState& state,
+                    const std::vector<NamedSlice>& slices,
+                    const std::string& moment,
+                    const std::vector<MomentTarget>& targets) {
+  read_moment(folder, state, slices, moment, targets);
+}
+
+void read_moment_blocks(const fs::path& folder,
+                        const CheckpointState& state,
+                        const std::vector<NamedSlice>& slices,
+                        const std::string& moment,
+                        const std::vector<BlockTarget>& targets) {
+  read_moment(folder, state, slices, moment, targets);
+}
+
+bool has_blocks(const fs::path& folder, const CheckpointState& state, const std::string& moment) {
+  const std::vector<MomentPiece> pieces = moment_pieces(state, moment);
+  if (pieces.empty()) return false;
+  const FileRecord& record = state.files[pieces.front().file];
+  return has_blocks(entry_of(open_recorded(folder, record), record.tensors[pieces.front().tensor]));
 }
 
 void read_average(const fs::path& folder,

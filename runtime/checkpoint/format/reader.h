@@ -53,10 +53,14 @@ void read_tensors(const SafetensorsFile& file,
                   float* flat);
 
 // A part of the flat buffer to fill: elements [begin, begin + values.size()).
-struct MomentTarget {
+template <typename T>
+struct MomentTargetOf {
   int64_t begin = 0;
-  std::span<float> values;
+  std::span<T> values;
 };
+using MomentTarget = MomentTargetOf<float>;
+// The same for blocks; `begin` is a multiple of kMomentBlock.
+using BlockTarget = MomentTargetOf<MomentBlock>;
 
 // Fills `targets` with the moment (one of state.moments), whatever run wrote it. `slices` is the
 // reader's layout of the flat buffer. Values are matched by parameter name, so padding, order and
@@ -67,6 +71,17 @@ void read_optimizer(const std::filesystem::path& folder,
                     const std::vector<NamedSlice>& slices,
                     const std::string& moment,
                     const std::vector<MomentTarget>& targets);
+
+// Whether the moment is stored in blocks.
+bool has_blocks(const std::filesystem::path& folder,
+                const CheckpointState& state,
+                const std::string& moment);
+// Like read_optimizer(), for a moment that is stored in blocks, which are read as they are.
+void read_moment_blocks(const std::filesystem::path& folder,
+                        const CheckpointState& state,
+                        const std::vector<NamedSlice>& slices,
+                        const std::string& moment,
+                        const std::vector<BlockTarget>& targets);
 
 // Those of `slices` that were frozen in the checkpoint's run, and so have no moments.
 std::vector<NamedSlice> frozen_slices(const CheckpointState& state,

@@ -148,8 +148,9 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
     LOCKSTEP_CHECK(elements == static_cast<int64_t>(tensor.elements()), "{}", tensor.name);
     LOCKSTEP_CHECK(!header.contains(tensor.name), "two tensors named {}", tensor.name);
     const FileDtype dtype = tensor.halves.empty() ? options.dtype : FileDtype::kBf16;
-    const uint64_t end = position + tensor.elements() * bytes_of(dtype);
-    header[tensor.name] = Json::object({{"dtype", name_of(dtype)},
+    const bool in_blocks = !tensor.blocks.empty();
+    const uint64_t end = position + tensor.elements() * (in_blocks ? 1 : bytes_of(dtype));
+    header[tensor.name] = Json::object({{"dtype", in_blocks ? "U8" : name_of(dtype)},
                                         {"shape", tensor.shape},
                                         {"data_offsets", Json::array({position, end})}});
     position = end;
@@ -174,14 +175,17 @@ WrittenFile write_safetensors(const std::filesystem::path& path,
         throw CheckpointError("{}: the run has ended while it was written", path.string());
       const size_t count = std::min(tensor.elements() - at, kChunkBytes / sizeof(float));
       const std::span<const std::byte> bytes =
-          tensor.halves.empty() ? as_stored(tensor.values.subspan(at, count), options.dtype, words)
-                                : std::as_bytes(tensor.halves.subspan(at, count));
+          !tensor.blocks.empty() ? std::as_bytes(tensor.blocks).subspan(at, count)
+          : tensor.halves.empty()
+              ? as_stored(tensor.values.subspan(at, count), options.dtype, words)
+              : std::as_bytes(tensor.halves.subspan(at, count));
       checksum.update(bytes.data(), bytes.size());
       writer.write(bytes.data(), bytes.size());
       at += count;
     }
-    written.tensors.push_back(
-        {tensor.name, static_cast<int64_t>(tensor.elements()), checksum.value()});
+    const size_t elements =
+        tensor.blocks.empty() ? tensor.elements() : tensor.blocks.size() * kMomentBlock;
+    written.tensors.push_back({tensor.name, static_cast<int64_t>(elements), checksum.value()});
   }
   options.durable ? writer.finish() : writer.close();
   return written;

@@ -18,6 +18,7 @@
 
 #include "runtime/base/file.h"
 #include "runtime/base/half.h"
+#include "runtime/base/moment_block.h"
 
 namespace lockstep::checkpoint {
 
@@ -76,18 +77,22 @@ class SafetensorsFile {
   std::unordered_map<std::string, size_t> index_;  // name to entry
 };
 
-// A tensor to write, of float or bfloat16 values. The caller keeps the values alive.
+// A tensor to write, of float or bfloat16 values, or of bytes. The caller keeps the values alive.
 struct F32Tensor {
   std::string name;
   std::vector<int64_t> shape;
-  std::span<const float> values;          // product of shape elements
-  std::span<const BFloat16> halves = {};  // used if `values` is empty; stored unchanged
-  size_t elements() const { return halves.empty() ? values.size() : halves.size(); }
+  std::span<const float> values;             // product of shape elements
+  std::span<const BFloat16> halves = {};     // used if `values` is empty; stored unchanged
+  std::span<const MomentBlock> blocks = {};  // used if neither has elements; stored as bytes
+  size_t elements() const {
+    if (!blocks.empty()) return blocks.size_bytes();
+    return halves.empty() ? values.size() : halves.size();
+  }
 };
 
 struct TensorRecord {
   std::string name;
-  int64_t elements = 0;
+  int64_t elements = 0;   // of the moment, if the file has it in blocks
   uint64_t checksum = 0;  // XXH3-64 of the tensor's bytes in the file
   bool operator==(const TensorRecord& other) const = default;
 };

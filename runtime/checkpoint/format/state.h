@@ -77,7 +77,7 @@ struct CheckpointState {
   std::string lockstep_version;
   uint64_t weights_hash = 0;  // of all parameters after `step` steps
   uint64_t config_hash = 0;   // hash_text() of the resolved config
-  std::string optimizer;      // "sgd", "adam", "adamw", "lars", "lamb"
+  std::string optimizer;      // "sgd", "adamw", ...
   // "exp_avg", "exp_avg_sq", "momentum_buffer"; empty for plain SGD
   std::vector<std::string> moments;
   // Names of the parameters that have only the first moment: Muon's matrices. Checkpoints of older

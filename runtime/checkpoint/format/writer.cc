@@ -111,10 +111,13 @@ FileRecord CheckpointWriter::write_optimizer_shard(int64_t rank,
             F32Tensor{fmt::format("{}.{}", moment.name, begin), {next - begin}, {}});
         const auto first = static_cast<size_t>(begin - slice.begin),
                    count = static_cast<size_t>(next - begin);
-        if (slice.halves.empty()) {
-          tensor.values = slice.values.subspan(first, count);
-        } else {
+        if (!slice.blocks.empty()) {
+          tensor.blocks = slice.blocks.subspan(first / kMomentBlock, count / kMomentBlock);
+          tensor.shape = {(next - begin) / kMomentBlock, sizeof(MomentBlock)};
+        } else if (!slice.halves.empty()) {
           tensor.halves = slice.halves.subspan(first, count);
+        } else {
+          tensor.values = slice.values.subspan(first, count);
         }
         begin = next;
       }

@@ -42,12 +42,14 @@
 namespace lockstep::checkpoint {
 
 // One rank's part of an optimizer moment: elements [begin, begin + elements()) of the flat buffer,
-// as float or as bfloat16.
+// as float, as bfloat16 or in blocks.
 struct MomentSlice {
-  int64_t begin = 0;
+  int64_t begin = 0;  // with blocks, a multiple of kMomentBlock
   std::span<const float> values;
   std::span<const BFloat16> halves = {};
+  std::span<const MomentBlock> blocks = {};
   int64_t elements() const {
+    if (!blocks.empty()) return static_cast<int64_t>(blocks.size()) * kMomentBlock;
     return static_cast<int64_t>(halves.empty() ? values.size() : halves.size());
   }
 };

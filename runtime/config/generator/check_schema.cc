@@ -1,5 +1,6 @@
 #include "runtime/config/generator/check_schema.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -85,9 +86,15 @@ void check_when(const FieldDescriptor& field, const proto::When& when) {
   require(decider != nullptr && decider->index() < field.index() && decider->enum_type() != nullptr,
           field,
           "`when` needs an enum that the section declares before it");
-  require(decider->enum_type()->FindValueByName(when.value()) != nullptr,
-          field,
-          "`when` names no value of the enum");
+  require(!when.value().empty(), field, "`when` names no value");
+  for (const std::string& value : when.value())
+    require(decider->enum_type()->FindValueByName(value) != nullptr,
+            field,
+            "`when` names no value of the enum");
+  for (const std::string& value : when.required_with())
+    require(std::ranges::count(when.value(), value) > 0,
+            field,
+            "`required_with` names no value of `when`");
 }
 
 template <typename Element>

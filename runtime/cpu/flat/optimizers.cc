@@ -1,12 +1,15 @@
 #include "runtime/cpu/flat/optimizers.h"
 
 #include <algorithm>
-
+#include <array>
 #include <atomic>
+#include <cstring>
 
 #include "runtime/base/bit_checksum.h"
 #include "runtime/base/error.h"
+#include "runtime/base/moment_block.h"
 #include "runtime/base/threads.h"
+#include "runtime/cpu/flat/moment_codes.h"
 #include "runtime/cpu/grain_size.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -62,27 +65,37 @@ HWY_INLINE Moment as_moment(float value, uint32_t random) {
   }
 }
 
-// Each element is read once, updated and written once.
-template <bool kSummed, typename Update, typename Moment>
+// The moments of a slice; null from the first one that is not kept.
+template <typename Moment>
+using Moments = std::array<Moment*, exec::kMaxMoments>;
+
+// Each element is read once, updated with its first kMoments moments and written once.
+template <bool kSummed, int kMoments, typename Update, typename Moment>
 void update_by(const Update& update,
                float* HWY_RESTRICT gradients,
                float* HWY_RESTRICT parameters,
-               Moment* HWY_RESTRICT first_moments,
-               Moment* HWY_RESTRICT second_moments,
+               Moment* HWY_RESTRICT first,
+               Moment* HWY_RESTRICT second,
+               Moment* HWY_RESTRICT third,
                const RoundingOf& rounding,
                int64_t n,
                exec::SliceChecksums& checksums) {
   const Update u = update;
-  SumBits<kSummed> of_g, of_p, of_m, of_v;
+  SumBits<kSummed> of_g, of_p, of_a, of_b, of_c;
   const RoundingOf r = rounding;
   const auto read = [](const auto* x, int64_t i, SumBits<kSummed>& bits) {
     const auto value = element(x, i);
     bits.add_read(value);
     return to_float(value);
   };
+  const auto index = [&](int64_t i) { return r.first_element + static_cast<uint32_t>(i); };
   const auto random = [&](int64_t i) -> uint32_t {
     if constexpr (std::is_same_v<Moment, float>) return 0;
-    return exec::rounding_bits(r.key, r.first_element + static_cast<uint32_t>(i));
+    return exec::rounding_bits(r.key, index(i));
+  };
+  const auto more_random = [&](int64_t i) -> uint32_t {
+    if constexpr (std::is_same_v<Moment, float>) return 0;
+    return exec::more_rounding_bits(r.key, index(i));
   };
   const auto write = [](float value, float* x, int64_t i, SumBits<kSummed>& bits) {
     bits.add_written(value);
@@ -93,49 +106,59 @@ void update_by(const Update& update,
     bits.add_written(stored);
     set_element(stored, x, i);
   };
-  const auto write_both = [&](float g, float p, int64_t i) {
+  for (int64_t i = 0; i < n; ++i) {
+    float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
+    [[maybe_unused]] float a = 0, b = 0, c = 0;
+    if constexpr (kMoments > 0) a = read(first, i, of_a);
+    if constexpr (kMoments > 1) b = read(second, i, of_b);
+    if constexpr (kMoments > 2) c = read(third, i, of_c);
+    if constexpr (kMoments == 0) u(g, p);
+    if constexpr (kMoments == 1) u(g, p, a);
+    if constexpr (kMoments == 2) u(g, p, a, b);
+    if constexpr (kMoments == 3) u(g, p, a, b, c);
     if constexpr (exec::kWritesGradient<Update>) write(g, gradients, i, of_g);
     if constexpr (exec::kWritesParameter<Update>) write(p, parameters, i, of_p);
-  };
-  const auto finish = [&] {
-    if constexpr (!kSummed) return;
+    if constexpr (kMoments > 0) {
+      const uint32_t drawn = random(i);
+      write_moment(a, drawn & 0xffffu, first, i, of_a);
+      if constexpr (kMoments > 1) write_moment(b, drawn >> 16, second, i, of_b);
+    }
+    if constexpr (kMoments > 2) write_moment(c, more_random(i) & 0xffffu, third, i, of_c);
+  }
+  if constexpr (kSummed) {
     of_g.add_to(checksums.gradients, exec::kWritesGradient<Update>);
     of_p.add_to(checksums.parameters, exec::kWritesParameter<Update>);
-    of_m.add_to(checksums.first_moment, true);
-    of_v.add_to(checksums.second_moment, true);
-  };
-  if constexpr (exec::kTakesTwoMoments<Update>) {
-    for (int64_t i = 0; i < n; ++i) {
-      float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
-      float m = read(first_moments, i, of_m), v = read(second_moments, i, of_v);
-      u(g, p, m, v);
-      write_both(g, p, i);
-      const uint32_t drawn = random(i);
-      write_moment(m, drawn & 0xffffu, first_moments, i, of_m);
-      write_moment(v, drawn >> 16, second_moments, i, of_v);
-    }
-    return finish();
+    of_a.add_to(checksums.moments[0], true);
+    of_b.add_to(checksums.moments[1], true);
+    of_c.add_to(checksums.moments[2], true);
   }
-  if constexpr (exec::kTakesOneMoment<Update>) {
-    if (first_moments != nullptr) {
-      for (int64_t i = 0; i < n; ++i) {
-        float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
-        float m = read(first_moments, i, of_m);
-        u(g, p, m);
-        write_both(g, p, i);
-        write_moment(m, random(i) & 0xffffu, first_moments, i, of_m);
-      }
-      return finish();
-    }
+}
+
+// Updates with as many of the `kept` moments as the update takes, which are at most kMoments.
+template <bool kSummed, int kMoments = exec::kMaxMoments, typename Update, typename Moment>
+void update_with(const Update& update,
+                 int kept,
+                 float* gradients,
+                 float* parameters,
+                 const Moments<Moment>& moments,
+                 const RoundingOf& rounding,
+                 int64_t n,
+                 exec::SliceChecksums& checksums) {
+  if constexpr (exec::kTakesMoments<Update, kMoments>) {
+    if (kMoments <= kept)
+      return update_by<kSummed, kMoments>(update,
+                                          gradients,
+                                          parameters,
+                                          moments[0],
+                                          moments[1],
+                                          moments[2],
+                                          rounding,
+                                          n,
+                                          checksums);
   }
-  if constexpr (exec::kTakesNoMoment<Update>) {
-    for (int64_t i = 0; i < n; ++i) {
-      float g = read(gradients, i, of_g), p = read(parameters, i, of_p);
-      u(g, p);
-      write_both(g, p, i);
-    }
-    finish();
-  }
+  if constexpr (kMoments > 0)
+    update_with<kSummed, kMoments - 1>(
+        update, kept, gradients, parameters, moments, rounding, n, checksums);
 }
 
 template <typename Moment>
@@ -145,17 +168,17 @@ void update_part(const exec::OptimizerUpdate& update,
                  int64_t begin,
                  int64_t n,
                  exec::SliceChecksums* checksums) {
-  const auto at = [&](void* moments) {
-    return moments == nullptr ? nullptr : static_cast<Moment*>(moments) + begin;
-  };
-  Moment *const first = at(s.first_moment), *const second = at(s.second_moment);
+  const int kept = s.kept_moments();
+  Moments<Moment> moments = {};
+  for (size_t m = 0; m < static_cast<size_t>(kept); ++m)
+    moments[m] = static_cast<Moment*>(s.moments[m]) + begin;
   const RoundingOf rounding = {key, s.first_element + static_cast<uint32_t>(begin)};
   exec::SliceChecksums none;
   const auto run = [&](const auto& chosen) {
     float *const g = s.gradients + begin, *const p = s.parameters + begin;
     if (checksums == nullptr)
-      return update_by<false>(chosen, g, p, first, second, rounding, n, none);
-    update_by<true>(chosen, g, p, first, second, rounding, n, *checksums);
+      return update_with<false>(chosen, kept, g, p, moments, rounding, n, none);
+    update_with<true>(chosen, kept, g, p, moments, rounding, n, *checksums);
   };
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
@@ -168,6 +191,51 @@ void update_part(const exec::OptimizerUpdate& update,
 #undef LOCKSTEP_RUN
 }
 
+// Adds the bits of a block of moments.
+HWY_INLINE void add_bits(const MomentBlock& block, uint32_t& sum) {
+  constexpr size_t kWords = sizeof(MomentBlock) / sizeof(uint32_t);
+  uint32_t words[kWords];
+  std::memcpy(words, &block, sizeof(block));
+  for (size_t i = 0; i < kWords; ++i) sum += words[i];
+}
+
+// The same for moments in blocks: each block is decoded to floats, updated and encoded again.
+void update_blocks(const exec::OptimizerUpdate& update,
+                   const exec::OptimizerSlice& s,
+                   int64_t begin,
+                   int64_t n,
+                   exec::SliceChecksums* checksums) {
+  const auto kept = static_cast<size_t>(s.kept_moments());
+  alignas(64) float floats[exec::kMaxMoments][kMomentBlock];
+  exec::OptimizerSlice part = s;
+  part.moment_dtype = DType::kF32;
+  for (int64_t at = begin; at < begin + n; at += kMomentBlock) {
+    const auto block = [&](size_t m) -> MomentBlock& {
+      return static_cast<MomentBlock*>(s.moments[m])[at / kMomentBlock];
+    };
+    const auto of_squares = [&](size_t m) { return (s.square_moments >> m & 1) != 0; };
+    for (size_t m = 0; m < kept; ++m) {
+      decode_moments(moment_map(of_squares(m)), block(m), floats[m]);
+      part.moments[m] = floats[m];
+    }
+    part.parameters = s.parameters + at;
+    part.gradients = s.gradients + at;
+    exec::SliceChecksums sums;
+    update_part<float>(update, part, {}, 0, kMomentBlock, checksums == nullptr ? nullptr : &sums);
+    if (checksums != nullptr) {
+      checksums->gradients.read += sums.gradients.read;
+      checksums->gradients.written += sums.gradients.written;
+      checksums->parameters.read += sums.parameters.read;
+      checksums->parameters.written += sums.parameters.written;
+    }
+    for (size_t m = 0; m < kept; ++m) {
+      if (checksums != nullptr) add_bits(block(m), checksums->moments[m].read);
+      MomentCodes::of(of_squares(m)).encode(floats[m], block(m));
+      if (checksums != nullptr) add_bits(block(m), checksums->moments[m].written);
+    }
+  }
+}
+
 // Updates elements [begin, begin + n) of the slice and adds their bits to `checksums`, unless it is
 // null.
 void update_kernel(const exec::OptimizerUpdate& update,
@@ -178,6 +246,7 @@ void update_kernel(const exec::OptimizerUpdate& update,
                    exec::SliceChecksums* checksums) {
   if (slice.moment_dtype == DType::kF32)
     return update_part<float>(update, slice, key, begin, n, checksums);
+  if (slice.moment_dtype == DType::kU8) return update_blocks(update, slice, begin, n, checksums);
   update_part<BFloat16>(update, slice, key, begin, n, checksums);
 }
 
@@ -214,21 +283,13 @@ void add_atomically(const exec::SliceChecksums& mine, exec::SliceChecksums& chec
   const auto add = [](uint32_t value, uint32_t& to) {
     std::atomic_ref(to).fetch_add(value, std::memory_order_relaxed);
   };
-  for (exec::ArrayChecksums exec::SliceChecksums::*array : {&exec::SliceChecksums::gradients,
-                                                            &exec::SliceChecksums::parameters,
-                                                            &exec::SliceChecksums::first_moment,
-                                                            &exec::SliceChecksums::second_moment}) {
-    add((mine.*array).read, (checksums.*array).read);
-    add((mine.*array).written, (checksums.*array).written);
-  }
-}
-
-// Whether the slice has the moments that the update needs.
-template <typename Update>
-bool has_moments(const Update&, const exec::OptimizerSlice& slice) {
-  if (exec::kTakesTwoMoments<Update>)
-    return slice.first_moment != nullptr && slice.second_moment != nullptr;
-  return exec::kTakesNoMoment<Update> || slice.first_moment != nullptr;
+  const auto add_array = [&](const exec::ArrayChecksums& array, exec::ArrayChecksums& to) {
+    add(array.read, to.read);
+    add(array.written, to.written);
+  };
+  add_array(mine.gradients, checksums.gradients);
+  add_array(mine.parameters, checksums.parameters);
+  for (size_t m = 0; m < mine.moments.size(); ++m) add_array(mine.moments[m], checksums.moments[m]);
 }
 
 }  // namespace
@@ -244,7 +305,7 @@ void optimizer_update(const exec::OptimizerUpdate& update, const exec::Optimizer
   const bool writes_parameters = std::visit(
       [&](const auto& chosen) {
         using Update = std::decay_t<decltype(chosen)>;
-        LOCKSTEP_CHECK(has_moments(chosen, slice));
+        LOCKSTEP_CHECK(exec::fewest_moments<Update>() <= slice.kept_moments());
         return exec::kWritesParameter<Update>;
       },
       update);
@@ -253,11 +314,15 @@ void optimizer_update(const exec::OptimizerUpdate& update, const exec::Optimizer
   const bool stores = writes_parameters && slice.stored != nullptr;
   const auto kernel = HWY_DYNAMIC_DISPATCH(update_kernel);
   const auto store = HWY_DYNAMIC_DISPATCH(store_kernel);
-  const bool rounds = slice.moment_dtype != DType::kF32;
+  const bool rounds = slice.moment_dtype == DType::kBF16,
+             in_blocks = slice.moment_dtype == DType::kU8;
+  const int64_t unit = in_blocks ? kMomentBlock : 1;
+  LOCKSTEP_CHECK(slice.elements % unit == 0);
   const exec::RoundingKey key =
       rounds ? exec::rounding_key(*slice.rounding, slice.parameter) : exec::RoundingKey();
   if (slice.checksums != nullptr) *slice.checksums = {};
-  parallel_for(slice.elements, kGrainElements, [&](int64_t begin, int64_t end) {
+  parallel_for(slice.elements / unit, kGrainElements / unit, [&](int64_t first, int64_t last) {
+    const int64_t begin = first * unit, end = last * unit;
     exec::SliceChecksums mine;
     exec::SliceChecksums* const checksums = slice.checksums == nullptr ? nullptr : &mine;
     for (int64_t block = begin; block < end; block += block_elements) {

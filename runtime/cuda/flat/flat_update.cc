@@ -27,14 +27,15 @@ class QueuedUpdate final : public exec::FlatUpdate {
         gate_(gated ? &workspace.gate : nullptr),
         stream_(stream),
         stored_dtype_(slices.empty() ? DType::kF32 : slices.front().stored_dtype),
+        moment_dtype_(slices.empty() ? DType::kF32 : slices.front().moment_dtype),
         rounding_(slices.empty() ? nullptr : slices.front().rounding) {
     LOCKSTEP_CHECK(updates.size() <= kMaxUpdateGroups && table.size() == slices.size());
     const auto* on_device = reinterpret_cast<const exec::OptimizerUpdate*>(workspace.updates);
     for (size_t first = 0; first < slices.size(); first += kMaxSlices) {
       const size_t count = std::min(kMaxSlices, slices.size() - first);
       PlacedSlice* const placed = &table[first];
-      const uint32_t blocks = place_slices(
-          slices.subspan(first, count), updates, on_device, placed, &workspace.rounding);
+      const uint32_t blocks =
+          place_slices(slices.subspan(first, count), updates, on_device, placed);
       launches_.push_back({{placed, count}, blocks});
     }
   }
@@ -49,10 +50,15 @@ class QueuedUpdate final : public exec::FlatUpdate {
       copy(launch.table, workspace_.slices);
       const int count = static_cast<int>(launch.table.size());
       by_type(stored_dtype_, [&]<typename T>() {
-        if (rounding_ != nullptr)
-          return optimizer_update<T, BFloat16>(
-              workspace_.slices, count, launch.blocks, gate_, stream_);
-        optimizer_update<T>(workspace_.slices, count, launch.blocks, gate_, stream_);
+        const auto update = [&]<typename Moment>(const exec::MomentRounding* rounding) {
+          optimizer_update<T, Moment>(
+              workspace_.slices, count, launch.blocks, gate_, stream_, rounding);
+        };
+        switch (moment_dtype_) {
+          case DType::kBF16: return update.template operator()<BFloat16>(&workspace_.rounding);
+          case DType::kU8: return update.template operator()<MomentBlock>(nullptr);
+          default: return update.template operator()<float>(nullptr);
+        }
       });
     }
   }
@@ -74,7 +80,8 @@ class QueuedUpdate final : public exec::FlatUpdate {
   const GateState* gate_;  // null: not gated
   Stream stream_;
   DType stored_dtype_;
-  const exec::MomentRounding* rounding_;  // null if moments are floats
+  DType moment_dtype_;
+  const exec::MomentRounding* rounding_;  // null unless moments are bfloat16
   std::vector<OneLaunch> launches_;
 };
 

@@ -20,11 +20,28 @@ struct Element {
   float loss, correct, gradient;
 };
 
-template <bool Squared>
-__device__ __forceinline__ Element element_of(float x, float target) {
-  if constexpr (Squared) {
-    const float difference = x - target;
+using graph::OpKind;
+
+// `positive`: the weight of yes, if `Positive`.
+template <OpKind Kind, bool Positive>
+__device__ __forceinline__ Element element_of(float x, float target, float delta, float positive) {
+  const float difference = x - target, distance = fabsf(difference);
+  if constexpr (Kind == OpKind::kMeanSquaredError) {
     return {difference * difference, 0, 2 * difference};
+  } else if constexpr (Kind == OpKind::kMeanAbsoluteError) {
+    return {distance, 0, difference > 0 ? 1 : difference < 0 ? -1 : difference};
+  } else if constexpr (Kind == OpKind::kHuber) {
+    const float slope = difference > delta ? delta : difference < -delta ? -delta : difference;
+    return {distance < delta ? 0.5f * distance * distance : delta * (distance - 0.5f * delta),
+            0,
+            slope};
+  } else if constexpr (Positive) {
+    const float small = expf(-fabsf(x));
+    const float no = 1 - target, yes = positive * target, weight = no + yes;
+    const float rest = (x >= 0 ? small : 1.0f) / (1 + small);  // 1 - sigmoid(x)
+    return {no * fmaxf(x, 0.0f) + yes * fmaxf(-x, 0.0f) + weight * log1pf(small),
+            (x > 0) == (target > 0.5f) ? 1.0f : 0.0f,
+            no - weight * rest};
   } else {
     const float small = expf(-fabsf(x));  // at most 1, so nothing overflows
     const float loss = fmaxf(x, 0.0f) - x * target + log1pf(small);
@@ -33,7 +50,7 @@ __device__ __forceinline__ Element element_of(float x, float target) {
   }
 }
 
-template <bool Squared, bool Backward, typename T>
+template <OpKind Kind, bool Positive, bool Backward, typename T>
 __global__ void __launch_bounds__(kThreads)
     pointwise_loss_kernel(graph::PointwiseLoss<T> op,
                           const graph::LaneContext* lane_context,
@@ -45,14 +62,17 @@ __global__ void __launch_bounds__(kThreads)
   const float gradient_scale = lane_context->gradient_scale;
   const auto outputs = static_cast<float>(op.outputs);
   float loss = 0, correct = 0, weight = 1;
-  if constexpr (!Squared) {
-    if (op.classes.weighted) {  // one output
+  if constexpr (Kind == OpKind::kBinaryCrossEntropy) {
+    if (op.weighted) {  // one output
       const float target = op.targets[row];
-      weight = (1 - target) * op.classes.weights[0] + target * op.classes.weights[1];
+      weight = (1 - target) * op.class_weights[0] + target * op.class_weights[1];
     }
   }
-  for (int64_t i = row * op.outputs + lane; i < (row + 1) * op.outputs; i += kWarp) {
-    Element element = element_of<Squared>(to_float(op.predictions[i]), op.targets[i]);
+  for (int64_t column = lane; column < op.outputs; column += kWarp) {
+    const int64_t i = row * op.outputs + column;
+    const float positive = Positive ? op.pos_weight[column] : 1;
+    const Element element =
+        element_of<Kind, Positive>(to_float(op.predictions[i]), op.targets[i], op.delta, positive);
     loss += element.loss;
     correct += element.correct;
     if constexpr (Backward) {
@@ -66,23 +86,42 @@ __global__ void __launch_bounds__(kThreads)
     results[row] = counts ? RowLoss{loss, correct, 0, weight} : RowLoss{0, kNotCounted};
 }
 
-template <bool Squared>
+template <OpKind Kind, bool Positive, typename T>
+void start(const graph::PointwiseLoss<T>& op, const graph::OpCall& call) {
+  auto* const results = call.workspace<RowLoss>();
+  launch({blocks_for(op.rows, kRows), kThreads, stream_of(call)},
+         op.gradient != nullptr ? pointwise_loss_kernel<Kind, Positive, true, T>
+                                : pointwise_loss_kernel<Kind, Positive, false, T>,
+         op,
+         context_of(call).lane,
+         results);
+  sum_row_losses(results, op.rows, op.statistics, stream_of(call));
+}
+
+template <OpKind Kind>
 void run(const graph::OpCall& call) {
-  by_type<graph::PointwiseLoss>(call, [&]<typename T>(const auto& op) {
-    auto* const results = call.workspace<RowLoss>();
-    launch({blocks_for(op.rows, kRows), kThreads, stream_of(call)},
-           op.gradient != nullptr ? pointwise_loss_kernel<Squared, true, T>
-                                  : pointwise_loss_kernel<Squared, false, T>,
-           op,
-           context_of(call).lane,
-           results);
-    sum_row_losses(results, op.rows, op.statistics, stream_of(call));
+  by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
+    graph::PointwiseLoss<T> op{call};
+    if constexpr (Kind == OpKind::kBinaryCrossEntropy) {
+      if (op.pos_weight != nullptr) {
+        auto* const weights = reinterpret_cast<float*>(call.workspace<RowLoss>() + op.rows);
+        copy_weights(op.pos_weight, op.outputs, weights, stream_of(call));
+        op.pos_weight = weights;
+        return start<Kind, true>(op, call);
+      }
+    }
+    start<Kind, false>(op, call);
   });
 }
 
 constexpr exec::Implementation kImplementations[] = {
-    exec::row<run<false>, pointwise_loss_workspace>(graph::OpKind::kBinaryCrossEntropy, "native"),
-    exec::row<run<true>, pointwise_loss_workspace>(graph::OpKind::kMeanSquaredError, "native"),
+    exec::row<run<OpKind::kBinaryCrossEntropy>, pointwise_loss_workspace>(
+        OpKind::kBinaryCrossEntropy, "native"),
+    exec::row<run<OpKind::kMeanSquaredError>, pointwise_loss_workspace>(OpKind::kMeanSquaredError,
+                                                                        "native"),
+    exec::row<run<OpKind::kMeanAbsoluteError>, pointwise_loss_workspace>(OpKind::kMeanAbsoluteError,
+                                                                         "native"),
+    exec::row<run<OpKind::kHuber>, pointwise_loss_workspace>(OpKind::kHuber, "native"),
 };
 
 }  // namespace

@@ -193,32 +193,6 @@ template void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<Float1
 
 namespace {
 
-// Class weights are passed to the device as kernel arguments, a chunk at a time, so a recorded
-// graph holds them.
-struct WeightChunk {
-  static constexpr int64_t kMax = 512;
-  float values[kMax];
-};
-
-__global__ void copy_weights_kernel(WeightChunk chunk, int64_t count, float* weights) {
-  const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  if (i < count) weights[i] = chunk.values[i];
-}
-
-void copy_weights(const float* weights, int64_t classes, float* to, Stream stream) {
-  constexpr int kThreads = 128;
-  for (int64_t begin = 0; begin < classes; begin += WeightChunk::kMax) {
-    const int64_t count = std::min(WeightChunk::kMax, classes - begin);
-    WeightChunk chunk = {};
-    std::copy_n(weights + begin, count, chunk.values);
-    launch({blocks_for(count, kThreads), kThreads, stream},
-           copy_weights_kernel,
-           chunk,
-           count,
-           to + begin);
-  }
-}
-
 void run(const graph::OpCall& call) {
   by_type(call.input_dtype(graph::LossIn::kPrediction), [&]<typename T>() {
     graph::SoftmaxCrossEntropy<T> op{call};

@@ -4,8 +4,12 @@
 #include <algorithm>
 
 #include "runtime/cuda/plan/column_sum.h"
+#include "runtime/graph/ops/contrastive.h"
+#include "runtime/graph/ops/ctc_loss.h"
+#include "runtime/graph/ops/given_loss.h"
 #include "runtime/graph/ops/linear_cross_entropy.h"
 #include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/soft_cross_entropy.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
 
 namespace lockstep::cuda {
@@ -33,7 +37,28 @@ inline size_t loss_workspace_bytes(int64_t rows) {
 }
 
 inline size_t pointwise_loss_workspace(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
+  const graph::PointwiseLoss<float> op{call};
+  const auto weights = static_cast<size_t>(op.pos_weight == nullptr ? 0 : op.outputs);
+  return loss_workspace_bytes(op.rows) + weights * sizeof(float);
+}
+
+inline size_t soft_cross_entropy_workspace(const graph::OpCall& call) {
+  return loss_workspace_bytes(graph::SoftCrossEntropy<float>{call}.rows);
+}
+
+// The numbers of all samples, then their losses.
+inline size_t ctc_loss_workspace(const graph::CtcLoss<float>& op) {
+  return aligned_bytes(op.workspace_bytes()) + loss_workspace_bytes(op.samples);
+}
+
+// The losses of the anchors, and their shares of the gradient of logit_scale.
+inline size_t contrastive_workspace(const graph::OpCall& call) {
+  const int64_t batch = call.attributes<graph::ContrastiveAttributes>().batch;
+  return loss_workspace_bytes(batch) + static_cast<size_t>(batch) * sizeof(float);
+}
+
+inline size_t given_loss_workspace(const graph::OpCall& call) {
+  return loss_workspace_bytes(graph::GivenLoss<float>{call}.rows);
 }
 
 inline size_t softmax_cross_entropy_workspace(const graph::SoftmaxCrossEntropy<float>& op) {

@@ -46,9 +46,6 @@ class FlattenedDataset final : public WrappedDataset {
 }  // namespace
 
 OpenedData flatten_images(OpenedData images, const config::ModelTraits& model) {
-  if (model.loss != Loss::kSoftmaxCrossEntropy)
-    throw ConfigError("data: images have class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
-                      model.field("loss"));
   DataSummary& summary = images.summary;
   use_classes_of_model(model, images.train.get(), &summary);
   for (std::unique_ptr<Dataset>* dataset : {&images.train, &images.eval})

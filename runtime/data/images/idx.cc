@@ -285,9 +285,6 @@ class Idx final : public DataFormat {
   // Samples: x (F) f32 = (byte / 255 - mean) / std, with F the product of all extents but the
   // first; label () i32. Memory holds the bytes; they are normalised when read.
   OpenedData open_features(const config::ModelTraits& model, bool need_train) const {
-    if (model.loss != Loss::kSoftmaxCrossEntropy)
-      throw ConfigError("data.idx has class labels, so {} must be SOFTMAX_CROSS_ENTROPY",
-                        model.field("loss"));
     OpenedData opened;
     DataSummary& summary = opened.summary;
     const auto dataset_of = [&](IdxPair pair) {

@@ -13,6 +13,19 @@ namespace {
 
 constexpr int64_t kMaxLogged = 20;  // bad images; further ones are only counted
 
+// Adds the classes of an image's pixels. read() reports bad masks.
+void update_with_mask(const ImageStore& store, int64_t index, Checksum* checksum) {
+  Mask& mask = ImagePipeline::of_this_thread().mask();
+  try {
+    store.load_mask(index, &mask);
+    checksum->update(&mask.size, sizeof(mask.size));
+    checksum->update(mask.classes.data(), mask.classes.size() * sizeof(int32_t));
+  } catch (const DataError&) {
+  } catch (const IoError& error) {
+    throw DataError("{}: {}", store.name(index), error.what());
+  }
+}
+
 }  // namespace
 
 ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store,
@@ -27,24 +40,24 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store,
       known_bad_(static_cast<size_t>((store_->count() + 63) / 64)) {
   input_ = {DType::kU8, Shape{settings_.output.height, settings_.output.width, store_->channels()}};
   target_ = {DType::kI32, Shape{}};
+  if (store_->has_masks()) target_.shape = Shape{settings_.output.height, settings_.output.width};
 }
 
 void ImageDataset::read(const SampleKey& key, std::byte* input, std::byte* target) const {
   const int64_t count = store_->count();
   for (int64_t tried = 0; tried < count; ++tried) {
     const int64_t index = (key.index + tried) % count;
-    if (known_bad(index) || !make_input(key, index, input, nullptr)) continue;
-    const int32_t label = store_->label(index);
-    std::memcpy(target, &label, sizeof(label));
-    return;
+    if (!known_bad(index) && make_sample(key, index, input, target, nullptr)) return;
   }
   throw DataError("none of the {} images can be decoded; the first is {}", count, store_->name(0));
 }
 
-bool ImageDataset::make_input(const SampleKey& key,
-                              int64_t index,
-                              std::byte* input,
-                              PipelineTimes* times) const {
+bool ImageDataset::make_sample(const SampleKey& key,
+                               int64_t index,
+                               std::byte* input,
+                               std::byte* target,
+                               PipelineTimes* times) const {
+  const bool masks = store_->has_masks();
   try {
     ImagePipeline::of_this_thread().run(settings_,
                                         *store_,
@@ -54,7 +67,10 @@ bool ImageDataset::make_input(const SampleKey& key,
                                         seed_,
                                         key.augment,
                                         reinterpret_cast<uint8_t*>(input),
+                                        masks ? reinterpret_cast<int32_t*>(target) : nullptr,
                                         times);
+    const int32_t label = store_->label(index);
+    if (!masks && target != nullptr) std::memcpy(target, &label, sizeof(label));
     return true;
   } catch (const DataError& error) {
     note_bad(index, error.what());
@@ -88,8 +104,8 @@ void ImageDataset::note_bad(int64_t index, const char* what) const {
   if (bad <= kMaxLogged) log_warn("{}: {}; replaced by the next good image", name, what);
 }
 
-// A checksum of the files' contents and all labels, not of names. Some files are read first to
-// estimate how many of them reach the limit of bytes.
+// A checksum of the files' contents, their masks and all labels, not of names. Some files are read
+// first to estimate how many of them reach the limit of bytes.
 uint64_t ImageDataset::checksum() const {
   constexpr int64_t kMaxFileBytes = kMaxHashedBytes / 8;  // reading files from a disk is slow
   constexpr int64_t kTried = 32;
@@ -117,6 +133,7 @@ uint64_t ImageDataset::checksum() const {
     if (index % stride != 0) continue;
     const std::span<const std::byte> bytes = bytes_of(index);
     checksum.update(bytes.data(), bytes.size());
+    if (store_->has_masks()) update_with_mask(*store_, index, &checksum);
   }
   return checksum.value();
 }

@@ -14,7 +14,8 @@
 
 namespace lockstep::data {
 
-// Samples: input (height, width, channels) u8, target label () i32.
+// Samples: input (height, width, channels) u8, target label () i32 or, if the store has masks, the
+// classes of the pixels (height, width) i32.
 //
 // An image that cannot be decoded fails the run (data.bad_records FAIL) or is replaced (SKIP,
 // REPLACE) by the next good one, cyclically, with the random numbers of the image replaced. So the
@@ -42,20 +43,24 @@ class ImageDataset final : public Dataset {
   int64_t bad_records() const override { return bad_.load(); }
   bool is_replaced(int64_t index) const override { return known_bad(index); }
 
-  // Writes the input of a sample without replacing it. A bad image is logged and counted, or its
-  // error thrown, as in read(); then returns false. Adds to `times` unless null.
-  bool read_input(const SampleKey& key, std::byte* input, PipelineTimes* times) const {
-    return make_input(key, key.index, input, times);
+  // Writes a sample without replacing it; `target` may be null. A bad image is logged and counted,
+  // or its error thrown, as in read(); then returns false. Adds to `times` unless null.
+  bool read_stored(const SampleKey& key,
+                   std::byte* input,
+                   std::byte* target,
+                   PipelineTimes* times) const {
+    return make_sample(key, key.index, input, target, times);
   }
 
   const ImageStore& store() const { return *store_; }
 
  private:
-  // Makes the input from the image `index`, with the random numbers of the sample `key`.
-  bool make_input(const SampleKey& key,
-                  int64_t index,
-                  std::byte* input,
-                  PipelineTimes* times) const;
+  // Makes the sample from the image `index`, with the random numbers of the sample `key`.
+  bool make_sample(const SampleKey& key,
+                   int64_t index,
+                   std::byte* input,
+                   std::byte* target,
+                   PipelineTimes* times) const;
   bool known_bad(int64_t index) const;
   void note_bad(int64_t index, const char* what) const;
 

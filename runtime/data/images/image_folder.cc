@@ -1,21 +1,15 @@
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <unordered_map>
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/base/file.h"
 #include "runtime/base/names.h"
 #include "runtime/base/table_names.h"
 #include "runtime/data/class_warnings.h"
 #include "runtime/data/held_out.h"
 #include "runtime/data/images/folder_layout.h"
+#include "runtime/data/images/folder_store.h"
 #include "runtime/data/images/image_format.h"
 #include "runtime/data/images/image_name.h"
 #include "runtime/data/images/other_files.h"
@@ -24,76 +18,6 @@ namespace lockstep::data {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr uint64_t kMaxFileBytes = uint64_t{1} << 30;
-
-// Reads a whole file into `buffer`, which grows but never shrinks, so that it can be reused.
-std::span<const std::byte> read_into(const std::string& path, std::vector<std::byte>& buffer) {
-  uint64_t size = 0;
-  const Descriptor file(open_regular(path, size));
-  if (size == 0) throw DataError("the file is empty");
-  if (size > kMaxFileBytes)
-    throw DataError("has {} bytes; allowed: up to {} bytes", size, kMaxFileBytes);
-  if (buffer.size() < size) buffer.resize(size);
-  size_t read = 0;
-  while (read < size) {
-    const ssize_t got =
-        uninterrupted([&] { return ::read(file.fd, buffer.data() + read, size - read); });
-    if (got < 0) throw IoError("read", path, errno);
-    if (got == 0) break;
-    read += static_cast<size_t>(got);
-  }
-  return std::span(buffer).first(read);
-}
-
-// The paths of many files, stored as one string: millions of strings would take three times the
-// memory.
-class FolderStore final : public ImageStore {
- public:
-  explicit FolderStore(std::string root) : root_(std::move(root)) {}
-
-  void add(const std::string& path, int32_t label) {
-    begins_.push_back(paths_.size());
-    paths_ += path;
-    labels_.push_back(label);
-  }
-  void finish() {
-    begins_.push_back(paths_.size());
-    paths_.shrink_to_fit();
-  }
-
-  int64_t count() const override { return static_cast<int64_t>(labels_.size()); }
-  int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
-  std::string name(int64_t index) const override { return root_ + "/" + file(index); }
-  std::vector<std::string> files() const override {
-    std::vector<std::string> files;
-    for (int64_t i = 0; i < count(); ++i) files.push_back(file(i));
-    return files;
-  }
-  std::vector<std::string> split_names() const override { return files(); }
-  StoredImage load(int64_t index, std::vector<std::byte>& buffer) const override {
-    StoredImage image;
-    image.bytes = read_into(name(index), buffer);
-    return image;
-  }
-  bool encoded() const override { return true; }
-  int64_t resident_bytes() const override {
-    return static_cast<int64_t>(paths_.capacity() + begins_.capacity() * sizeof(size_t) +
-                                labels_.capacity() * sizeof(int32_t));
-  }
-
- private:
-  std::string file(int64_t index) const {
-    const size_t begin = begins_[static_cast<size_t>(index)];
-    const size_t end = begins_[static_cast<size_t>(index) + 1];
-    return paths_.substr(begin, end - begin);
-  }
-
-  std::string root_;
-  std::string paths_;  // relative to root_, concatenated
-  std::vector<size_t> begins_;
-  std::vector<int32_t> labels_;
-};
 
 std::string path_of(const DataConfig& config, const std::string& path, const char* field) {
   const bool is_dir = path == "." && !config.dir.empty();
@@ -105,36 +29,6 @@ std::string path_of(const DataConfig& config, const std::string& path, const cha
     hint = field == std::string("train") ? layout_hint(config.dir)
                                          : eval_remedy_for(std::string("image_folder.") + field);
   throw DataError("data.image_folder.{}: '{}' is not a folder{}", field, folder, hint);
-}
-
-// The visible entries of a folder, sorted by the bytes of their names, which is the same on every
-// machine. Counts the hidden ones.
-std::vector<fs::directory_entry> sorted_entries(const fs::path& folder, OtherFiles* others) {
-  std::error_code error;
-  std::vector<fs::directory_entry> entries;
-  fs::directory_iterator next(folder, fs::directory_options::none, error), end;
-  for (; !error && next != end; next.increment(error)) {
-    if (is_hidden(next->path().filename().native()))
-      others->add_hidden();
-    else
-      entries.push_back(*next);
-  }
-  if (error) throw DataError("cannot list folder '{}': {}", folder.string(), error.message());
-  std::ranges::sort(entries, [](const auto& a, const auto& b) {
-    return a.path().filename().native() < b.path().filename().native();
-  });
-  return entries;
-}
-
-// Whether the entry is a folder or a symbolic link to one. A broken link is not.
-bool is_folder(const fs::directory_entry& entry) {
-  std::error_code error;
-  const bool folder = entry.is_directory(error);
-  if (error == std::errc::too_many_symbolic_link_levels)
-    throw DataError("{}: is a symbolic link to itself", entry.path().string());
-  if (error && error != std::errc::no_such_file_or_directory)
-    throw DataError("cannot access '{}': {}", entry.path().string(), error.message());
-  return folder;
 }
 
 std::vector<std::string> classes_of(const std::string& root) {
@@ -167,31 +61,6 @@ std::unordered_map<std::string, int32_t> index_of(const std::vector<std::string>
           spell_out(classes[i]));
   }
   return index;
-}
-
-// Adds the images in a folder and its subfolders to the store, under the path `below`. `ancestors`:
-// the folders that contain this one. A symbolic link to one of them would never end, so it is an
-// error.
-void add_images(const fs::path& folder,
-                const std::string& below,
-                int32_t label,
-                FolderStore* store,
-                OtherFiles* others,
-                std::vector<fs::path> ancestors = {}) {
-  std::error_code error;
-  const fs::path real = fs::canonical(folder, error);
-  if (std::ranges::find(ancestors, real) != ancestors.end())
-    throw DataError("{}: is a symbolic link to a folder that contains it", folder.string());
-  ancestors.push_back(real);
-  for (const auto& entry : sorted_entries(folder, others)) {
-    const std::string path = (fs::path(below) / entry.path().filename()).string();
-    if (is_folder(entry))
-      add_images(entry.path(), path, label, store, others, ancestors);
-    else if (is_image_name(path))
-      store->add(path, label);
-    else
-      others->add(entry.path());
-  }
 }
 
 // One set of images, and what people hardly mean in its folders.
@@ -330,10 +199,6 @@ class ImageFolder final : public ImageFormat<ImageFolderConfig> {
 };
 
 }  // namespace
-
-bool is_image_name(std::string_view name) {
-  return has_suffix(name, ".jpg") || has_suffix(name, ".jpeg") || has_suffix(name, ".png");
-}
 
 template <>
 std::unique_ptr<const DataFormat> make_format(const DataConfig& data,

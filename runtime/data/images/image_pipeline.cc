@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "runtime/base/error.h"
-#include "runtime/data/images/augment.h"
 
 namespace lockstep::data {
 namespace {
@@ -86,6 +85,12 @@ void shift_and_flip(const PixelView& in,
   }
 }
 
+// The input pixel at the centre of output pixel j.
+int nearest(const ResampleAxis& axis, int j) {
+  const auto pixel = static_cast<int>(std::floor(axis.begin + (j + 0.5) * axis.scale));
+  return std::clamp(pixel, axis.low, axis.high - 1);
+}
+
 int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
@@ -100,6 +105,18 @@ PixelView view_of_pixels(const StoredImage& stored) {
 }
 
 }  // namespace
+
+void require_size_of_image(const Mask& mask, ImageSize image) {
+  if (mask.size == image) return;
+  const bool turned = mask.size == ImageSize{image.width, image.height};
+  throw DataError(
+      "the mask has {} x {} pixels, but the image {} x {}; allowed: the same size{}",
+      mask.size.width,
+      mask.size.height,
+      image.width,
+      image.height,
+      turned ? " (an EXIF orientation of the image is ignored: write the image turned)" : "");
+}
 
 ImagePipeline& ImagePipeline::of_this_thread() {
   thread_local ImagePipeline pipeline;
@@ -139,6 +156,7 @@ void ImagePipeline::run(const PipelineSettings& settings,
                         uint64_t seed,
                         bool augment,
                         uint8_t* out,
+                        int32_t* classes,
                         PipelineTimes* times) {
   const int64_t start = times != nullptr ? now_ns() : 0;
   const StoredImage stored = store.load(index, buffer_);
@@ -151,14 +169,15 @@ void ImagePipeline::run(const PipelineSettings& settings,
   const bool as_stored = !crop && settings.resize == 0;
   const bool shifted = drawn.shift_y != 0 || drawn.shift_x != 0;
   int64_t decoded = 0;
+  const auto [rows, columns] = as_stored ? axes_of_crop({0, size.height, 0, size.width}, output)
+                               : crop
+                                   ? axes_of_crop(drawn.crop, output)
+                                   : axes_of_centre(size, resized(size, settings.resize), output);
   if (as_stored) {
     LOCKSTEP_CHECK(stored.pixels && size == output);
     if (times != nullptr) decoded = now_ns();
     shift_and_flip(view_of_pixels(stored), drawn, output, out);
   } else {
-    const auto [rows, columns] = crop
-                                     ? axes_of_crop(drawn.crop, output)
-                                     : axes_of_centre(size, resized(size, settings.resize), output);
     const PixelView view = fetch(stored, rows, columns, !augment || settings.exact_jpeg);
     if (times != nullptr) decoded = now_ns();
     if (!shifted) {
@@ -169,10 +188,45 @@ void ImagePipeline::run(const PipelineSettings& settings,
   }
   if (augment && settings.augment.colour_jitter)
     jitter_colours(drawn, int64_t{output.height} * output.width, out);
+  if (classes != nullptr) write_classes(store, index, size, rows, columns, drawn, classes);
   if (times == nullptr) return;
   times->load += loaded - start;
   times->decode += decoded - loaded;
   times->transform += now_ns() - decoded;
+}
+
+void ImagePipeline::write_classes(const ImageStore& store,
+                                  int64_t index,
+                                  ImageSize size,
+                                  const ResampleAxis& rows,
+                                  const ResampleAxis& columns,
+                                  const Augmentation& drawn,
+                                  int32_t* out) {
+  constexpr int kPadding = -1;
+  store.load_mask(index, &mask_);
+  if (mask_.classes.empty()) {
+    std::fill_n(out, int64_t{rows.outputs} * columns.outputs, -1);
+    return;
+  }
+  require_size_of_image(mask_, size);
+  mask_columns_.resize(static_cast<size_t>(columns.outputs));
+  for (int x = 0; x < columns.outputs; ++x) {
+    const int from = (drawn.flip ? columns.outputs - 1 - x : x) + drawn.shift_x;
+    const bool inside = from >= 0 && from < columns.outputs;
+    mask_columns_[static_cast<size_t>(x)] = inside ? nearest(columns, from) : kPadding;
+  }
+  for (int y = 0; y < rows.outputs; ++y, out += columns.outputs) {
+    const int from = y + drawn.shift_y;
+    if (from < 0 || from >= rows.outputs) {
+      std::fill_n(out, columns.outputs, -1);
+      continue;
+    }
+    const int32_t* const row = mask_.classes.data() + int64_t{nearest(rows, from)} * size.width;
+    for (int x = 0; x < columns.outputs; ++x) {
+      const int column = mask_columns_[static_cast<size_t>(x)];
+      out[x] = column == kPadding ? -1 : row[column];
+    }
+  }
 }
 
 PixelView ImagePipeline::decode_whole(const StoredImage& stored, int64_t shorter_side) {

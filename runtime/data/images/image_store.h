@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/base/error.h"
 #include "runtime/data/images/image.h"
 #include "runtime/data/sample_order.h"
 
@@ -21,12 +22,25 @@ struct StoredImage {
   int channels = 0;  // only for pixels
 };
 
+// The classes of an image's pixels.
+struct Mask {
+  ImageSize size;
+  // (height, width); -1: the pixel does not count. Empty: the image has no mask.
+  std::vector<int32_t> classes;
+};
+
 // Immutable once opened; all methods may be called from several threads at once.
 class ImageStore {
  public:
   virtual ~ImageStore() = default;
   virtual int64_t count() const = 0;  // >= 1
   virtual int32_t label(int64_t index) const = 0;
+  // Whether the target of an image is its mask, in place of its label.
+  virtual bool has_masks() const { return false; }
+  // Reads the mask of an image into `mask`, whose memory is used again. Throws DataError, which
+  // names the mask, if it is damaged or has a number that is no class, and IoError if its file
+  // cannot be read.
+  virtual void load_mask(int64_t /*index*/, Mask* /*mask*/) const { LOCKSTEP_CHECK(false); }
   // The name of the file, member or record, for messages.
   virtual std::string name(int64_t index) const = 0;
   // See Dataset::files().

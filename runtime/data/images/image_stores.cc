@@ -22,6 +22,10 @@ class PixelStore final : public ImageStore {
   int32_t label(int64_t index) const override {
     return array_.labels[static_cast<size_t>(index % stored_)];
   }
+  bool has_masks() const override { return array_.load_mask != nullptr; }
+  void load_mask(int64_t index, Mask* mask) const override {
+    array_.load_mask(index % stored_, mask);
+  }
   std::string name(int64_t index) const override {
     return fmt::format("{} image {}", array_.name, index);
   }

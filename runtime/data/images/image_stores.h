@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,9 +15,13 @@
 
 namespace lockstep::data {
 
+class TargetRecords;  // named_targets.h
+
 struct ImageStores {
   std::shared_ptr<const ImageStore> train;  // null unless asked for
   std::shared_ptr<const ImageStore> eval;   // null if the config has no evaluation data
+  // Their targets by name, in place of labels; null: none.
+  std::shared_ptr<const TargetRecords> train_targets = nullptr, eval_targets = nullptr;
   int64_t classes = 0;
   int64_t bad_records = 0;               // skipped or replaced when the files were opened
   std::string kind;                      // for the log: "CIFAR-10"
@@ -34,6 +39,8 @@ struct PixelArray {
   std::shared_ptr<const void> owner;  // of the pixels
   std::span<const std::byte> pixels;  // (stored, height, width, channels)
   std::vector<int32_t> labels;        // (stored)
+  // Writes the mask of a stored image, if these have masks; see ImageStore::load_mask().
+  std::function<void(int64_t index, Mask* mask)> load_mask = {};
   std::vector<int64_t> records = {};  // (stored) see Dataset::record_of(); empty: their indices
   ImageSize size;
   int channels = 0;

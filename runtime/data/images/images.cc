@@ -6,6 +6,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/image_normalisation.h"
 #include "runtime/data/images/image_dataset.h"
+#include "runtime/data/named_targets.h"
 
 namespace lockstep::data {
 namespace {
@@ -74,12 +75,16 @@ OpenedData open_stores(const DataConfig& config, const ImageStores& stores, uint
   summary.std = std::move(normalisation.std);
   summary.preprocessing.images = {summary.height, summary.width, resize, summary.mean, summary.std};
   summary.kind = stores.kind;
-  summary.details = fmt::format(" of {} x {} pixels, {} channels, {} classes",
+  const bool masks = (stores.train != nullptr && stores.train->has_masks()) ||
+                     (stores.eval != nullptr && stores.eval->has_masks());
+  summary.details = fmt::format(" of {} x {} pixels, {} channels, {} classes{}",
                                 summary.height,
                                 summary.width,
                                 summary.channels,
-                                summary.classes);
+                                summary.classes,
+                                masks ? " of pixels" : "");
   summary.held_out = stores.held_out;
+  use_records(stores.train_targets, stores.eval_targets, &opened);
   describe(&opened);
   return opened;
 }

@@ -1,15 +1,19 @@
 // data.npy: inputs and labels in NumPy's .npy files. Inputs are uint8 images or float32 features;
 // features may have values to predict instead of labels.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "runtime/base/error.h"
 #include "runtime/base/text.h"
+#include "runtime/config/limits.h"
 #include "runtime/data/format.h"
 #include "runtime/data/images/image.h"
-#include "runtime/data/images/npy_file.h"
+#include "runtime/data/images/npy_targets.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,6 +36,11 @@ std::shared_ptr<const ImageStore> make_store(NpySet set) {
   array.set_shape(extents[1], extents[2], extents.size() == 4 ? extents[3] : 1);
   array.labels = std::move(set.labels);
   array.heap_bytes = set.inputs.bytes();
+  if (set.masks != nullptr) {
+    array.labels.assign(static_cast<size_t>(extents[0]), 0);
+    array.heap_bytes += set.masks->bytes();
+    array.load_mask = [masks = set.masks](int64_t index, Mask* mask) { masks->load(index, mask); };
+  }
   auto file = std::make_shared<NpyFile>(std::move(set.inputs));
   array.pixels = file->array.values;
   array.owner = std::move(file);
@@ -43,6 +52,10 @@ class Npy final : public DataFormat {
   Npy(const DataConfig& data, const NpyConfig& npy) : data_(data), npy_(npy) {}
 
   void check() const override {
+    if (!npy_.targets.empty()) return check_targets();
+    if (npy_.train_labels.empty())
+      throw ConfigError(
+          "data.npy.train_labels: missing; allowed: the path of a .npy file of labels or values");
     const bool inputs = !npy_.eval_inputs.empty(), labels = !npy_.eval_labels.empty();
     if (inputs != labels)
       throw ConfigError("data.npy.{}: missing, but {} is {}; allowed: both or neither",
@@ -54,10 +67,33 @@ class Npy final : public DataFormat {
   bool supports(config::ModelInput input) const override {
     return input != config::ModelInput::kTokens;
   }
+  bool provides(config::TargetKind kind, config::ModelInput input) const override {
+    return kind == config::TargetKind::kClass || kind == config::TargetKind::kNamed ||
+           (input == config::ModelInput::kImages && kind == config::TargetKind::kPixelClasses) ||
+           (input == config::ModelInput::kFeatures &&
+            (kind == config::TargetKind::kYesNo || kind == config::TargetKind::kValues ||
+             kind == config::TargetKind::kDistribution));
+  }
   bool has_images(config::ModelInput) const override { return true; }
   bool has_eval() const override { return !npy_.eval_inputs.empty(); }
+  std::vector<std::string> target_names() const override {
+    std::vector<std::string> names;
+    for (const NpyTarget& target : npy_.targets) names.push_back(target.name);
+    return names.empty() ? std::vector<std::string>{"labels"} : names;
+  }
+  bool has_records() const override { return !npy_.targets.empty(); }
+  void check_for_model(const config::ModelTraits& model) const override {
+    if (model.targets.empty() && npy_.targets.size() > 1)
+      throw ConfigError("data.npy.targets: has {}, but model.{} takes one target",
+                        fmt::join(target_names(), ", "),
+                        model.section);
+  }
   std::vector<std::string> files() const override {
-    return {npy_.train_inputs, npy_.train_labels, npy_.eval_inputs, npy_.eval_labels};
+    std::vector<std::string> files = {
+        npy_.train_inputs, npy_.train_labels, npy_.eval_inputs, npy_.eval_labels};
+    for (const NpyTarget& target : npy_.targets)
+      files.insert(files.end(), {target.train, target.eval});
+    return files;
   }
 
   // The training labels define the number of classes. Without training data the model's number of
@@ -65,20 +101,21 @@ class Npy final : public DataFormat {
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t /*seed*/,
                     bool need_train) const override {
+    if (!model.targets.empty()) return open_records(model, need_train);
     std::optional<NpySet> train, eval;
     int64_t classes = model.outputs;
-    const bool values = !model.wants_images() && model.loss != Loss::kSoftmaxCrossEntropy;
+    const bool pixels = model.target_kind() == config::TargetKind::kPixelClasses;
+    const bool values = !pixels && model.target_kind() != config::TargetKind::kClass;
     if (need_train) {
-      train =
-          open_set(npy_.train_inputs, npy_.train_labels, "npy.train", values, kMaxClasses, model);
-      if (!values) classes = classes_of(train->labels);
+      train = open_set(npy_.train_inputs, train_labels(), "npy.train", values, kMaxClasses, model);
+      if (!values && !pixels) classes = classes_of(train->labels);
     } else if (classes == 0 && !values) {
-      const NpyFile labels(data_.dir, npy_.train_labels, "npy.train_labels");
+      const NpyFile labels(data_.dir, train_labels(), "npy.train_labels");
       classes = classes_of(read_npy_labels(labels, kMaxClasses, model));
     }
     if (has_eval())
       eval = open_set(npy_.eval_inputs,
-                      npy_.eval_labels,
+                      npy_.targets.empty() ? npy_.eval_labels : npy_.targets[0].eval,
                       "npy.eval",
                       values,
                       std::max(classes, model.outputs),
@@ -88,7 +125,7 @@ class Npy final : public DataFormat {
     if (!images) {
       OpenedData opened =
           make_npy_features(data_, model, std::move(train), std::move(eval), values ? 0 : classes);
-      opened.summary.labels_from = npy_.train_labels;
+      opened.summary.labels_from = train_labels();
       return opened;
     }
     if (values)
@@ -97,7 +134,7 @@ class Npy final : public DataFormat {
           model.field("loss"));
     ImageStores stores;
     stores.kind = "NPY images";
-    stores.labels_from = npy_.train_labels;
+    stores.labels_from = train_labels();
     stores.classes = classes;
     if (train) stores.train = make_store(std::move(*train));
     if (eval) stores.eval = make_store(std::move(*eval));
@@ -119,6 +156,87 @@ class Npy final : public DataFormat {
   }
 
  private:
+  // Of models with one target.
+  const std::string& train_labels() const {
+    return npy_.targets.empty() ? npy_.train_labels : npy_.targets[0].train;
+  }
+
+  void check_targets() const {
+    if (!npy_.train_labels.empty() || !npy_.eval_labels.empty())
+      throw ConfigError("data.npy.targets: given beside {}; allowed: one of them",
+                        npy_.train_labels.empty() ? "eval_labels" : "train_labels");
+    std::vector<std::string> seen;
+    for (const NpyTarget& target : npy_.targets) {
+      if (std::ranges::count(seen, target.name) > 0)
+        config::refuse_value("data.npy.targets.name", in_quotes(target.name), "each name once");
+      seen.push_back(target.name);
+      if (target.eval.empty() != npy_.eval_inputs.empty())
+        throw ConfigError(
+            "data.npy.targets.eval: {} for {}, but data.npy.eval_inputs is {}; allowed: both or "
+            "neither",
+            target.eval.empty() ? "missing" : "given",
+            in_quotes(target.name),
+            npy_.eval_inputs.empty() ? "missing" : in_quotes(npy_.eval_inputs));
+    }
+  }
+
+  // For a model that names its targets. The samples have a label of 0, which nobody reads.
+  OpenedSource open_records(const config::ModelTraits& model, bool need_train) const {
+    const auto open = [&](const std::string& path, bool train) {
+      NpyFile inputs(data_.dir, path, train ? "npy.train_inputs" : "npy.eval_inputs");
+      require_inputs(inputs);
+      const int64_t count = inputs.array.count();
+      auto targets = open_npy_targets(data_, npy_, model.targets, train, count, inputs.file.name());
+      NpySet set{.inputs = std::move(inputs)};
+      set.labels.resize(static_cast<size_t>(count));
+      return std::pair(std::move(set), std::move(targets));
+    };
+    std::optional<NpySet> train, eval;
+    std::shared_ptr<const TargetRecords> train_targets, eval_targets;
+    if (need_train || !has_eval()) std::tie(train, train_targets) = open(npy_.train_inputs, true);
+    if (has_eval()) std::tie(eval, eval_targets) = open(npy_.eval_inputs, false);
+    if (train && eval) {
+      check_alike(*train, *eval);
+      require_same_extents(*train_targets, *eval_targets);
+    }
+    config::ModelTraits plain = model;
+    plain.targets.clear();
+    plain.loss = Loss::kSoftmaxCrossEntropy;
+    plain.outputs = 0;
+    if ((train ? *train : *eval).inputs.has_images()) {
+      ImageStores stores;
+      stores.kind = "NPY images";
+      stores.classes = 1;
+      if (train) stores.train = make_store(std::move(*train));
+      if (eval) stores.eval = make_store(std::move(*eval));
+      stores.train_targets = train_targets;
+      stores.eval_targets = eval_targets;
+      return stores;
+    }
+    OpenedData opened =
+        make_npy_features(data_, plain, std::move(train), std::move(eval), /*classes=*/1);
+    use_records(train_targets, eval_targets, &opened);
+    describe(&opened);
+    return opened;
+  }
+
+  static void require_same_extents(const TargetRecords& train, const TargetRecords& eval) {
+    for (size_t i = 0; i < train.parts().size(); ++i)
+      if (train.parts()[i].elements() != eval.parts()[i].elements())
+        throw DataError("data.npy.targets: {} is {} for training, but {} for evaluation",
+                        in_quotes(train.parts()[i].name),
+                        extents_in_words(train.parts()[i].extents),
+                        extents_in_words(eval.parts()[i].extents));
+  }
+
+  static void require_inputs(const NpyFile& inputs) {
+    const NpyType type = inputs.array.type;
+    if (type != NpyType::kUint8 && type != NpyType::kFloat32)
+      throw DataError("{}: has {} inputs; allowed: uint8 images or float32 features",
+                      inputs.file.name(),
+                      name_of(type));
+  }
+
   // `field`: the common prefix of the config fields, for example "npy.train" for npy.train_inputs.
   NpySet open_set(const std::string& inputs_path,
                   const std::string& labels_path,
@@ -128,11 +246,7 @@ class Npy final : public DataFormat {
                   const config::ModelTraits& model) const {
     NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
     NpyFile labels(data_.dir, labels_path, field + "_labels");
-    const NpyType type = inputs.array.type;
-    if (type != NpyType::kUint8 && type != NpyType::kFloat32)
-      throw DataError("{}: has {} inputs; allowed: uint8 images or float32 features",
-                      inputs.file.name(),
-                      name_of(type));
+    require_inputs(inputs);
     if (inputs.array.count() != labels.array.count())
       throw DataError("{} has {} samples but {} has {} labels; the numbers must be equal",
                       inputs.file.name(),
@@ -140,7 +254,10 @@ class Npy final : public DataFormat {
                       labels.file.name(),
                       labels.array.count());
     NpySet set{.inputs = std::move(inputs)};
-    if (values && !set.inputs.has_images())
+    if (model.target_kind() == config::TargetKind::kPixelClasses)
+      set.masks =
+          std::make_shared<const NpyMasks>(std::move(labels), model.outputs, set.inputs.array);
+    else if (values && !set.inputs.has_images())
       set.targets = std::move(labels);
     else if (!values)
       set.labels = read_npy_labels(labels, classes, model);

@@ -77,21 +77,45 @@ void check_features(const NpyFile& inputs, std::vector<std::string>* warnings) {
   require_numbers(inputs, "feature", -INFINITY, INFINITY, warnings);
 }
 
-void check_targets(const NpyFile& targets, Loss loss, std::vector<std::string>* warnings) {
+// Throws DataError unless each row is a distribution.
+void require_distributions(const NpyFile& targets) {
+  constexpr double kRounding = 1e-3;  // of numbers that were float16
+  const int64_t row = targets.array.row();
+  for (int64_t i = 0; i < targets.array.count(); ++i) {
+    double sum = 0;
+    for (int64_t c = 0; c < row; ++c)
+      sum += static_cast<double>(value_at<float>(targets.array, i * row + c));
+    if (std::abs(sum - 1) > kRounding)
+      throw DataError(
+          "{}: the {} targets of sample {} have the sum {}; allowed: 1, a probability for each "
+          "class, as from y / y.sum(axis=1, keepdims=True)",
+          targets.file.name(),
+          row,
+          i,
+          sum);
+  }
+}
+
+void check_targets(const NpyFile& targets,
+                   const config::ModelTraits& model,
+                   std::vector<std::string>* warnings) {
   if (targets.array.type != NpyType::kFloat32)
     throw DataError("{}: has {} targets; allowed with loss {}: float32, as from y.astype('<f4')",
                     targets.file.name(),
                     name_of(targets.array.type),
-                    lockstep::name_of(loss));
-  const bool shares = loss == Loss::kBinaryCrossEntropy;
+                    lockstep::name_of(model.loss));
+  const bool distribution = model.target_kind() == config::TargetKind::kDistribution;
+  const bool shares = distribution || model.target_kind() == config::TargetKind::kYesNo;
   require_numbers(targets, "target", shares ? 0 : -INFINITY, shares ? 1 : INFINITY, warnings);
+  if (distribution) require_distributions(targets);
 }
 
 class NpyFeatures final : public Dataset {
  public:
-  NpyFeatures(NpySet set, Loss loss, std::vector<std::string>* warnings) : set_(std::move(set)) {
+  NpyFeatures(NpySet set, const config::ModelTraits& model, std::vector<std::string>* warnings)
+      : set_(std::move(set)) {
     check_features(set_.inputs, warnings);
-    if (set_.targets) check_targets(*set_.targets, loss, warnings);
+    if (set_.targets) check_targets(*set_.targets, model, warnings);
     input_ = {DType::kF32, Shape{set_.inputs.array.row()}};
     target_ = set_.targets ? SampleSpec{DType::kF32, Shape{set_.targets->array.row()}}
                            : SampleSpec{DType::kI32, Shape{}};
@@ -146,9 +170,8 @@ OpenedData make_npy_features(const DataConfig& data,
   OpenedData opened;
   DataSummary& summary = opened.summary;
   if (train)
-    opened.train = std::make_unique<NpyFeatures>(std::move(*train), model.loss, &summary.warnings);
-  if (eval)
-    opened.eval = std::make_unique<NpyFeatures>(std::move(*eval), model.loss, &summary.warnings);
+    opened.train = std::make_unique<NpyFeatures>(std::move(*train), model, &summary.warnings);
+  if (eval) opened.eval = std::make_unique<NpyFeatures>(std::move(*eval), model, &summary.warnings);
   const Dataset& any = opened.train ? *opened.train : *opened.eval;
   summary.features = any.input().shape[0];
   summary.classes = classes;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "runtime/config/model_traits.h"
 #include "runtime/config/run_config.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/images/masks.h"
 #include "runtime/data/images/npy_array.h"
 #include "runtime/data/source_file.h"
 
@@ -40,11 +42,27 @@ std::vector<int32_t> read_npy_labels(const NpyFile& labels,
                                      int64_t classes,
                                      const config::ModelTraits& model);
 
+// Classes of pixels: an array (images, height, width) of integers. -1 does not count, and neither
+// does 255 in uint8 arrays.
+class NpyMasks {
+ public:
+  // Throws DataError if the array has another type, or another size than the `images`.
+  NpyMasks(NpyFile file, int64_t classes, const NpyArray& images);
+  // See ImageStore::load_mask().
+  void load(int64_t index, Mask* mask) const;
+  int64_t bytes() const { return file_.bytes(); }
+
+ private:
+  NpyFile file_;
+  MaskRules rules_;
+};
+
 // Inputs of the training or the evaluation set, with labels or targets.
 struct NpySet {
   NpyFile inputs;
   std::vector<int32_t> labels = {};
   std::optional<NpyFile> targets = std::nullopt;  // values to predict, instead of labels
+  std::shared_ptr<const NpyMasks> masks = {};     // classes of pixels, instead of labels
 };
 
 // Samples: x (F) f32, a row of the stored float32 array (N, ...), and label () i32 or target (O)

@@ -58,14 +58,19 @@ class PngReader {
   png_infop info_ = nullptr;
 };
 
-// Reads the header and requests 8-bit RGB. Returns false if libpng failed.
-bool begin(png_structp png, png_infop info) {
+// Reads the header and requests 8-bit RGB or, with `numbers`, a byte for each number. Returns false
+// if libpng failed.
+bool begin(png_structp png, png_infop info, bool numbers) {
   if (setjmp(png_jmpbuf(png)) != 0) return false;
   png_read_info(png, info);
-  png_set_expand(png);
-  png_set_scale_16(png);
-  png_set_gray_to_rgb(png);
-  png_set_strip_alpha(png);
+  if (numbers) {
+    png_set_packing(png);
+  } else {
+    png_set_expand(png);
+    png_set_scale_16(png);
+    png_set_gray_to_rgb(png);
+    png_set_strip_alpha(png);
+  }
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
   return true;
@@ -76,6 +81,18 @@ bool read_rows(png_structp png, uint8_t** rows) {
   png_read_image(png, rows);
   png_read_end(png, nullptr);
   return true;
+}
+
+// Throws DataError unless the pixels are numbers of up to 8 bits.
+void require_numbers(std::span<const std::byte> bytes) {
+  const auto bits = static_cast<int>(bytes[24]), kind = static_cast<int>(bytes[25]);
+  if ((kind == PNG_COLOR_TYPE_GRAY && bits <= 8) || kind == PNG_COLOR_TYPE_PALETTE) return;
+  throw DataError(
+      "{}; allowed: grey of up to 8 bits, or a palette, whose numbers are the classes, as from "
+      "PIL's Image.fromarray(classes.astype(numpy.uint8))",
+      kind == PNG_COLOR_TYPE_GRAY         ? "has 16 bits a pixel"
+      : kind == PNG_COLOR_TYPE_GRAY_ALPHA ? "is grey with transparency"
+                                          : "has RGB colours in place of class numbers");
 }
 
 }  // namespace
@@ -100,19 +117,27 @@ ImageSize PngDecoder::size_of(std::span<const std::byte> bytes) {
   return {static_cast<int>(height), static_cast<int>(width)};
 }
 
-PixelView PngDecoder::decode(std::span<const std::byte> bytes) {
+PixelView PngDecoder::decode(std::span<const std::byte> bytes) { return decode_as(bytes, false); }
+
+PixelView PngDecoder::decode_numbers(std::span<const std::byte> bytes) {
+  return decode_as(bytes, true);
+}
+
+PixelView PngDecoder::decode_as(std::span<const std::byte> bytes, bool numbers) {
   const ImageSize size = size_of(bytes);
+  if (numbers) require_numbers(bytes);
+  const int channels = numbers ? 1 : 3;
   ReadState state{bytes, {}};
   PngReader reader(&state);
-  if (!begin(reader.png(), reader.info())) throw DataError("damaged PNG: {}", state.text);
+  if (!begin(reader.png(), reader.info(), numbers)) throw DataError("damaged PNG: {}", state.text);
   const size_t stride = png_get_rowbytes(reader.png(), reader.info());
-  LOCKSTEP_CHECK(stride == size_t{3} * size.width, "a row of {} bytes", stride);
+  LOCKSTEP_CHECK(stride == static_cast<size_t>(channels) * size.width, "a row of {} bytes", stride);
   const size_t needed = stride * size.height;
   if (pixels_.size() < needed) pixels_.resize(needed);
   rows_.resize(size.height);
   for (int y = 0; y < size.height; ++y) rows_[y] = pixels_.data() + stride * y;
   if (!read_rows(reader.png(), rows_.data())) throw DataError("damaged PNG: {}", state.text);
-  return {pixels_.data(), static_cast<int64_t>(stride), 3, size};
+  return {pixels_.data(), static_cast<int64_t>(stride), channels, size};
 }
 
 std::string encode_png(const PixelView& image) {

@@ -27,7 +27,13 @@ class PngDecoder {
   // ancillary chunks are not verified.
   PixelView decode(std::span<const std::byte> bytes);
 
+  // Decodes the numbers of a grey image of up to 8 bits or the indices of a palette: one channel,
+  // not scaled. Throws DataError for images of other kinds, and like decode().
+  PixelView decode_numbers(std::span<const std::byte> bytes);
+
  private:
+  PixelView decode_as(std::span<const std::byte> bytes, bool numbers);
+
   std::vector<uint8_t> pixels_;
   std::vector<uint8_t*> rows_;
 };

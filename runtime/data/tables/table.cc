@@ -1,5 +1,6 @@
 #include "runtime/data/tables/table.h"
 
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/data/held_out.h"
+#include "runtime/data/named_targets.h"
 #include "runtime/data/tables/table_encoder.h"
 #include "runtime/data/tables/table_target.h"
 #include "runtime/data/tables/table_warnings.h"
@@ -37,15 +40,22 @@ Standard standard_of(const std::vector<double>& targets, const std::vector<int64
   return standard;
 }
 
+// The decoded targets of all rows of a table; NaN: missing or invalid.
+struct TargetColumn {
+  std::vector<double> values;
+  bool labels;
+};
+using Targets = std::vector<TargetColumn>;
+
 class TableDataset final : public Dataset {
  public:
   // `file`: the name of the table's file.
   TableDataset(std::shared_ptr<const TableEncoder> encoder,
                std::string file,
                const TableColumns& table,
-               const std::vector<double>& targets,
+               const Targets& targets,
                const std::vector<int64_t>& rows,
-               bool labels,
+               bool record,
                const Standard& standard)
       : encoder_(std::move(encoder)),
         file_(std::move(file)),
@@ -57,30 +67,37 @@ class TableDataset final : public Dataset {
       if (const int64_t row = table.records[record].row; row >= 0)
         record_of_row[static_cast<size_t>(row)] = static_cast<int64_t>(record);
     input_ = {DType::kF32, Shape{encoder_->features()}};
-    target_ = labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
+    columns_ = targets.size();
+    if (record)
+      target_ = {DType::kI32, Shape{static_cast<int64_t>(columns_)}};
+    else
+      target_ =
+          targets[0].labels ? SampleSpec{DType::kI32, Shape{}} : SampleSpec{DType::kF32, Shape{1}};
+    targets_.reserve(rows.size() * columns_);
     for (const int64_t row : rows) {
       const int64_t record = record_of_row[static_cast<size_t>(row)];
       records_.push_back(record);
       lines_.push_back(table.records[static_cast<size_t>(record)].line);
-      if (labels)
-        labels_.push_back(std::isnan(targets[row]) ? -1 : static_cast<int32_t>(targets[row]));
-      else
-        values_.push_back(static_cast<float>((targets[row] - standard.mean) / standard.std));
+      for (const TargetColumn& target : targets) {
+        const double value = target.values[row];
+        targets_.push_back(target.labels ? (std::isnan(value) ? -1 : static_cast<int32_t>(value))
+                                         : std::bit_cast<int32_t>(static_cast<float>(
+                                               (value - standard.mean) / standard.std)));
+      }
     }
   }
 
-  int64_t samples() const override { return static_cast<int64_t>(labels_.size() + values_.size()); }
+  int64_t samples() const override { return static_cast<int64_t>(lines_.size()); }
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     encoder_->expand(&cells_[key.index * encoder_->encodings().size()],
                      reinterpret_cast<float*>(input));
-    if (!labels_.empty())
-      std::memcpy(target, &labels_[key.index], sizeof(int32_t));
-    else
-      std::memcpy(target, &values_[key.index], sizeof(float));
+    std::memcpy(target, &targets_[key.index * columns_], columns_ * sizeof(int32_t));
   }
 
-  int32_t label(int64_t index) const override { return labels_[static_cast<size_t>(index)]; }
+  int32_t label(int64_t index) const override {
+    return targets_[static_cast<size_t>(index) * columns_];
+  }
 
   std::vector<int64_t> lines() const override { return lines_; }
   int64_t record_of(int64_t index) const override { return records_[static_cast<size_t>(index)]; }
@@ -92,8 +109,7 @@ class TableDataset final : public Dataset {
   int64_t resident_bytes() const override {
     return static_cast<int64_t>(cells_.capacity() * sizeof(uint32_t) +
                                 (lines_.capacity() + records_.capacity()) * sizeof(int64_t) +
-                                labels_.capacity() * sizeof(int32_t) +
-                                values_.capacity() * sizeof(float));
+                                targets_.capacity() * sizeof(int32_t));
   }
 
  private:
@@ -101,20 +117,94 @@ class TableDataset final : public Dataset {
   std::string file_;
   std::vector<uint32_t> cells_;           // (samples, encodings)
   std::vector<int64_t> lines_, records_;  // (samples) in the file; records count from 0
-  std::vector<int32_t> labels_;           // (samples), or empty
-  std::vector<float> values_;             // (samples), or empty
+  size_t columns_ = 1;
+  std::vector<int32_t> targets_;  // (samples, columns_) labels, or the bits of values
 };
 
 // Marks records with invalid targets as bad.
-void reject_targets(const TableTarget& target,
-                    const std::vector<double>& targets,
+void reject_targets(const std::vector<TableTarget>& decoders,
+                    const Targets& targets,
                     TableColumns* table,
                     BadRecordLog* bad) {
-  for (TableRecord& record : table->records) {
-    if (record.row < 0 || !std::isnan(targets[record.row])) continue;
-    const int64_t row = std::exchange(record.row, -1);
-    bad->add(record.line, target.complaint(*table, row));
+  for (TableRecord& record : table->records)
+    for (size_t i = 0; i < targets.size(); ++i) {
+      if (record.row < 0 || !std::isnan(targets[i].values[record.row])) continue;
+      const int64_t row = std::exchange(record.row, -1);
+      bad->add(record.line, decoders[i].complaint(*table, row));
+    }
+}
+
+// A column to predict, with the traits of a model that has only this target.
+using WantedTarget = std::pair<std::string, config::ModelTraits>;
+
+bool has_labels(const WantedTarget& wanted) {
+  return wanted.second.loss == Loss::kSoftmaxCrossEntropy;
+}
+
+Targets decoded(const std::vector<TableTarget>& decoders,
+                const std::vector<WantedTarget>& wanted,
+                const TableColumns& table) {
+  Targets targets;
+  for (size_t i = 0; i < decoders.size(); ++i)
+    targets.push_back({decoders[i].decode(table), has_labels(wanted[i])});
+  return targets;
+}
+
+// The decoder of a column. The values of a column that is not of numbers are numbers of classes.
+TableTarget decoder_of(const TableSchema& schema,
+                       size_t column,
+                       const TableColumns& columns,
+                       const WantedTarget& wanted,
+                       const std::string& file) {
+  config::ModelTraits traits = wanted.second;
+  if (traits.loss == Loss::kMeanSquaredError &&
+      schema.columns[column].kind == ColumnKind::kCategorical) {
+    traits.loss = Loss::kSoftmaxCrossEntropy;
+    traits.outputs = 0;
   }
+  return {schema, column, columns, traits, file};
+}
+
+// What a table does for one part of a model's targets: the traits of a model with only this target.
+config::ModelTraits traits_of(const config::ModelTraits& model, const config::TargetPart& part) {
+  config::ModelTraits traits = model;
+  traits.targets.clear();
+  traits.outputs = part.type == config::TargetPart::Type::kLabels ? part.classes : 1;
+  switch (part.type) {
+    case config::TargetPart::Type::kLabels: traits.loss = Loss::kSoftmaxCrossEntropy; break;
+    case config::TargetPart::Type::kShares: traits.loss = Loss::kBinaryCrossEntropy; break;
+    case config::TargetPart::Type::kValues: traits.loss = Loss::kMeanSquaredError; break;
+  }
+  return traits;
+}
+
+// All those of a model that names its targets, otherwise one.
+std::vector<WantedTarget> targets_of(const TableConfig& table, const config::ModelTraits& model) {
+  if (model.targets.empty())
+    return {{table.targets.empty() ? table.target : table.targets[0], model}};
+  std::vector<WantedTarget> targets;
+  for (const config::TargetPart& part : model.targets) {
+    if (!has_extents(part, {}))
+      throw DataError("data.table.targets: the column {} has a number for each sample; {} takes {}",
+                      in_quotes(part.name),
+                      in_quotes(model.file),
+                      extents_in_words(part.extents));
+    targets.emplace_back(part.name, traits_of(model, part));
+  }
+  return targets;
+}
+
+// What the records of a table have for a model that names its targets.
+std::vector<config::TargetPart> parts_of(const config::ModelTraits& model,
+                                         const std::vector<TableTarget>& decoders) {
+  std::vector<config::TargetPart> parts = model.targets;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].extents.clear();
+    parts[i].any_extents = false;
+    if (decoders[i].is_label() && parts[i].classes == 0)
+      parts[i].classes = static_cast<int64_t>(decoders[i].classes().size());
+  }
+  return parts;
 }
 
 // The rows of the records that `wanted` selects, in file order. A bad record is skipped, or with
@@ -180,12 +270,19 @@ OpenedData make_table(const TableText& train,
                       const TableConfig& table,
                       const config::ModelTraits& model,
                       TableUse use) {
-  TableSchema schema = make_schema(train, table, TableTarget::column_kind(model.loss));
+  const std::vector<WantedTarget> wanted = targets_of(table, model);
+  std::vector<std::pair<std::string, ColumnKind>> kinds;
+  for (const auto& [name, traits] : wanted)
+    kinds.emplace_back(name, TableTarget::column_kind(traits.target_kind()));
+  TableSchema schema = make_schema(train, table, kinds);
   BadRecordLog bad(config, train.name);
   TableColumns columns = read_columns(train, table, true, &schema, &bad);
-  const TableTarget target(schema, columns, model, train.name);
-  const std::vector<double> targets = target.decode(columns);
-  reject_targets(target, targets, &columns, &bad);
+  std::vector<TableTarget> decoders;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    decoders.push_back(decoder_of(schema, schema.targets[i], columns, wanted[i], train.name));
+  const TableTarget& target = decoders.front();
+  const Targets targets = decoded(decoders, wanted, columns);
+  reject_targets(decoders, targets, &columns, &bad);
   bad.require_fraction(static_cast<int64_t>(columns.records.size()));
 
   // Held-out rows do not train even if other rows are evaluated: the encoder depends on the rows
@@ -199,13 +296,14 @@ OpenedData make_table(const TableText& train,
       held_out ? fmt::format("training: {} holds out all; set a smaller one", held_out.text())
                : "training");
   const auto encoder = std::make_shared<const TableEncoder>(schema, columns, rows, train.name);
-  const Standard standard = table.standardise_target ? standard_of(targets, rows) : Standard{};
+  const Standard standard =
+      table.standardise_target ? standard_of(targets[0].values, rows) : Standard{};
   const auto dataset_of = [&](const TableText& file,
                               const TableColumns& from,
                               const auto& values,
                               const auto& of_rows) {
     return std::make_unique<TableDataset>(
-        encoder, file.name, from, values, of_rows, target.is_label(), standard);
+        encoder, file.name, from, values, of_rows, !model.targets.empty(), standard);
   };
 
   OpenedData opened;
@@ -213,7 +311,7 @@ OpenedData make_table(const TableText& train,
   opened.summary.warnings = find_warnings(train, table, schema, columns, *encoder);
   const auto evaluate_on = [&](const TableText& file,
                                const TableColumns& from,
-                               const std::vector<double>& values,
+                               const Targets& values,
                                const std::vector<int64_t>& of_rows) {
     for (std::string& warning : find_unknown_categories(file, schema, from, of_rows, *encoder)) {
       opened.summary.warnings.push_back(std::move(warning));
@@ -239,10 +337,12 @@ OpenedData make_table(const TableText& train,
     schema.target_optional = inputs_only;
     TableColumns eval_columns = read_columns(*eval, table, false, &schema, &eval_bad);
     const bool has_targets = schema.columns[schema.target].kind != ColumnKind::kIgnored;
-    const std::vector<double> eval_targets =
-        has_targets ? target.decode(eval_columns)
-                    : std::vector<double>(static_cast<size_t>(eval_columns.rows), std::nan(""));
-    if (!inputs_only) reject_targets(target, eval_targets, &eval_columns, &eval_bad);
+    const Targets eval_targets =
+        has_targets
+            ? decoded(decoders, wanted, eval_columns)
+            : Targets{{std::vector<double>(static_cast<size_t>(eval_columns.rows), std::nan("")),
+                       has_labels(wanted[0])}};
+    if (!inputs_only) reject_targets(decoders, eval_targets, &eval_columns, &eval_bad);
     eval_bad.require_fraction(static_cast<int64_t>(eval_columns.records.size()));
     const std::vector<int64_t> eval_rows =
         choose_rows(eval_columns, config.bad_records, [](int64_t) { return true; });
@@ -258,7 +358,8 @@ OpenedData make_table(const TableText& train,
         model.outputs > 0 ? model.outputs : static_cast<int64_t>(target.classes().size());
   else
     summary.target_columns = 1;
-  if (table.header) summary.target_name = table.target;
+  if (table.header) summary.target_name = wanted[0].first;
+  if (!model.targets.empty()) summary.targets = parts_of(model, decoders);
   summary.class_names = target.classes();
   summary.labels_from = fmt::format("{}: {}", train.name, schema.describe(schema.target));
   if (table.standardise_target) {

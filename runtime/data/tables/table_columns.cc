@@ -108,8 +108,9 @@ class ColumnsReader {
                          !fields.empty() && fields[0].starts_with('#')
                              ? "; lines that begin with '#' are not taken as comments"
                              : "");
-    if (!schema_.target_optional && missing(fields[schema_.target]))
-      return no_target(fields[file_column_of(schema_.target)]);
+    for (const size_t target : schema_.targets)
+      if (!schema_.target_optional && missing(fields[target]))
+        return no_target(target, fields[target]);
     parsed_.resize(columns.size());
     not_numbers_.clear();
     for (size_t i = 0; i < columns.size(); ++i) {
@@ -118,7 +119,7 @@ class ColumnsReader {
       if (missing(cell)) {
         parsed_[i] = std::numeric_limits<double>::quiet_NaN();
       } else if (!parse_number(cell, schema_.numbers, &parsed_[i])) {
-        if (i == schema_.target && schema_.target_optional) {
+        if (schema_.is_target(i) && schema_.target_optional) {
           parsed_[i] = std::numeric_limits<double>::quiet_NaN();
           continue;
         }
@@ -141,7 +142,7 @@ class ColumnsReader {
         number_remedy(std::string(cell), schema_.numbers, schema_.columns[i].inferred);
     if (!remedy.empty()) return remedy;
     const bool word = std::ranges::none_of(cell, [](char c) { return c >= '0' && c <= '9'; });
-    if (i != schema_.target)
+    if (!schema_.is_target(i))
       return word
                  ? "; if it marks a missing value, set data.table.missing to it and the other words"
                  : "";
@@ -150,8 +151,8 @@ class ColumnsReader {
     return "";
   }
 
-  std::string no_target(std::string_view cell) const {
-    const std::string column = schema_.describe(schema_.target);
+  std::string no_target(size_t target, std::string_view cell) const {
+    const std::string column = schema_.describe(target);
     if (cell.empty()) return fmt::format("the target {} has no value", column);
     return fmt::format(
         "the target {} is {}, which marks a missing value; if it is a class, set "

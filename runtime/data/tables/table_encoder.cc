@@ -74,7 +74,7 @@ TableEncoder::TableEncoder(const TableSchema& schema,
                            const std::string& file_name) {
   for (size_t i = 0; i < schema.columns.size(); ++i) {
     const ColumnKind kind = schema.columns[i].kind;
-    if (i == schema.target || kind == ColumnKind::kIgnored) continue;
+    if (schema.is_target(i) || kind == ColumnKind::kIgnored) continue;
     ColumnEncoding encoding;
     encoding.column = i;
     encoding.kind = kind;

@@ -5,6 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/ranges.h>
+
+#include "runtime/base/error.h"
 #include "runtime/base/text.h"
 #include "runtime/config/limits.h"
 #include "runtime/data/format.h"
@@ -73,25 +76,49 @@ class Table final : public FileFormat<TableConfig> {
                            in_quotes(table.thousands),
                            "another character than data.table.decimal");
     const bool header = table.header;
-    check_column("data.table.target", table.target, header);
+    check_targets(table);
+    check_column(table.targets.empty() ? "data.table.target" : "data.table.targets",
+                 target_names().front(),
+                 header);
     require_columns(
         "data.table.categorical", table.categorical, "data.table.numeric", table.numeric, header);
     require_columns("data.table.numeric", table.numeric, "data.table.ignore", table.ignore, header);
     require_columns(
         "data.table.ignore", table.ignore, "data.table.categorical", table.categorical, header);
-    require_columns("data.table.ignore", table.ignore, "data.table.target", {table.target}, header);
+    require_columns("data.table.ignore",
+                    table.ignore,
+                    table.targets.empty() ? "data.table.target" : "data.table.targets",
+                    target_names(),
+                    header);
   }
 
   bool supports(config::ModelInput input) const override {
     return input == config::ModelInput::kFeatures;
   }
   bool holds_out() const override { return true; }
+  std::vector<std::string> target_names() const override {
+    return config_.targets.empty() ? std::vector<std::string>{config_.target} : config_.targets;
+  }
+  bool has_records() const override { return !config_.targets.empty(); }
+
+  bool provides(config::TargetKind kind, config::ModelInput /*input*/) const override {
+    return kind == config::TargetKind::kClass || kind == config::TargetKind::kYesNo ||
+           kind == config::TargetKind::kValues || kind == config::TargetKind::kNamed;
+  }
 
   void check_for_model(const config::ModelTraits& model) const override {
-    if (config_.standardise_target && model.loss != Loss::kMeanSquaredError)
+    if (model.targets.empty() && config_.targets.size() > 1)
+      throw ConfigError("data.table.targets: has {}, but model.{} takes one target",
+                        fmt::join(config_.targets, ", "),
+                        model.section);
+    if (config_.standardise_target && !model.targets.empty())
+      config::refuse_value(
+          "data.table.standardise_target", "true", "false with a model that names its targets");
+    if (config_.standardise_target && model.target_kind() != config::TargetKind::kValues)
       config::refuse_value("data.table.standardise_target",
                            "true",
-                           "false with {} {}; true only with MEAN_SQUARED_ERROR",
+                           "false with {} {}; true only with MEAN_SQUARED_ERROR and other losses "
+                           "of values",
                            model.field("loss"),
                            lockstep::name_of(model.loss));
   }
@@ -111,6 +138,19 @@ class Table final : public FileFormat<TableConfig> {
   }
 
  private:
+  static void check_targets(const TableConfig& table) {
+    if (table.target.empty() && table.targets.empty())
+      throw ConfigError(
+          "data.table.target: missing; allowed: the name of a column, or its index from 0");
+    if (!table.target.empty() && !table.targets.empty())
+      throw ConfigError("data.table.targets: given beside target; allowed: one of them");
+    for (size_t i = 0; i < table.targets.size(); ++i)
+      for (size_t j = 0; j < i; ++j)
+        if (table.targets[i] == table.targets[j])
+          config::refuse_value(
+              "data.table.targets", in_quotes(table.targets[i]), "each column once");
+  }
+
   OpenedData open_table(const config::ModelTraits& model, TableUse use) const {
     const auto open_file = [&](const std::string& path, const char* field) {
       SourceFile file(data_.dir, path, field, SourceFile::Gzip::kDecompress);

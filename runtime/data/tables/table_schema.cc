@@ -145,7 +145,11 @@ std::string TableSchema::ignore(size_t column) const {
                      by_number ? number : escape_controls(columns[column].name));
 }
 
-TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind) {
+bool TableSchema::is_target(size_t column) const { return std::ranges::count(targets, column) > 0; }
+
+TableSchema make_schema(const TableText& file,
+                        const TableConfig& config,
+                        const std::vector<std::pair<std::string, ColumnKind>>& targets) {
   refuse_utf16(file.text, file.name);
   TableSchema schema;
   for (std::string& name : config.header ? header_of(file, config, TableRole::kTraining)
@@ -168,7 +172,17 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
     }
     return found[0];
   };
-  schema.target = force(config.target, "target", target_kind);
+  const char* const field = config.targets.empty() ? "target" : "targets";
+  for (const auto& [name, kind] : targets) schema.targets.push_back(force(name, field, kind));
+  schema.target = schema.targets.front();
+  // Columns to predict that the model does not ask for are no inputs either.
+  for (const std::string& name : config.targets) {
+    const std::vector<size_t> found = find_columns(file, schema, name, field);
+    if (!schema.is_target(found[0])) force(name, field, ColumnKind::kIgnored);
+  }
+  if (targets.size() > 1)
+    for (const size_t column : schema.targets)
+      schema.columns[column].inferred = schema.columns[column].kind == ColumnKind::kNumeric;
   for (const auto& name : config.categorical) force(name, "categorical", ColumnKind::kCategorical);
   for (const auto& name : config.numeric) force(name, "numeric", ColumnKind::kNumeric);
   for (const auto& name : config.ignore) force(name, "ignore", ColumnKind::kIgnored);
@@ -177,7 +191,7 @@ TableSchema make_schema(const TableText& file, const TableConfig& config, Column
 
 bool check_header(const TableText& file, const TableConfig& config, const TableSchema& schema) {
   const std::vector<ColumnSchema>& columns = schema.columns;
-  const bool target_optional = schema.target_optional;
+  const bool target_optional = schema.target_optional && schema.targets.size() == 1;
   if (!config.header)
     return !target_optional ||
            numbers_of(file, config, TableRole::kEvaluation).size() + 1 != columns.size();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/config/run_config.h"
@@ -29,11 +30,13 @@ struct ColumnSchema {
 // match it.
 struct TableSchema {
   std::vector<ColumnSchema> columns;
-  // The index of the target column, whose kind is never inferred. If it is kIgnored, no targets are
+  // The index of the target column, or of the first of several. If it is kIgnored, no targets are
   // read.
   size_t target = 0;
-  // A file may lack the target column or single targets.
+  std::vector<size_t> targets = {};  // all of them, in the order of the model
+  // A file may lack the target column, if there is one, or single targets.
   bool target_optional = false;
+  bool is_target(size_t column) const;
   bool named = true;     // by a header
   NumberFormat numbers;  // of all columns
   // For messages: "column 'income'", "column 14" or "column 0 (without a name)".
@@ -44,10 +47,13 @@ struct TableSchema {
 
 // Finds the columns of the training file and those that the config names. A name in the config is a
 // column's name, or otherwise its number; "" stands for all columns without a name. Columns whose
-// kind the config does not set are numeric until read_columns() has seen the values. Throws
-// DataError if a name is not a column, if two columns have the same name, or if the first line
-// cannot be the header.
-TableSchema make_schema(const TableText& file, const TableConfig& config, ColumnKind target_kind);
+// kind the config does not set are numeric until read_columns() has seen the values. `targets`: the
+// columns to predict and their kinds, which are not inferred, except those of several that are
+// numeric: these may turn out to have classes. Throws DataError if a name is not a column, if two
+// columns have the same name, or if the first line cannot be the header.
+TableSchema make_schema(const TableText& file,
+                        const TableConfig& config,
+                        const std::vector<std::pair<std::string, ColumnKind>>& targets);
 
 // Throws DataError if a file's header differs from that of the training file, except for an
 // optional target column. Returns whether it has that column.

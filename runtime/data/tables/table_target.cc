@@ -49,22 +49,23 @@ std::string look_alikes_note(const std::vector<std::string>& classes) {
 
 }  // namespace
 
-ColumnKind TableTarget::column_kind(Loss loss) {
-  return loss == Loss::kMeanSquaredError ? ColumnKind::kNumeric : ColumnKind::kCategorical;
+ColumnKind TableTarget::column_kind(config::TargetKind kind) {
+  return kind == config::TargetKind::kValues ? ColumnKind::kNumeric : ColumnKind::kCategorical;
 }
 
 TableTarget::TableTarget(const TableSchema& schema,
+                         size_t column,
                          const TableColumns& table,
                          const config::ModelTraits& model,
                          const std::string& file_name)
-    : column_(schema.target),
-      column_name_(schema.describe(schema.target)),
+    : column_(column),
+      column_name_(schema.describe(column)),
       numbers_(schema.numbers),
-      loss_(model.loss) {
+      kind_(model.target_kind()) {
   const std::vector<std::string>& names = table.columns[column_].names;
   const bool numbers =
-      loss_ == Loss::kMeanSquaredError ||
-      (loss_ == Loss::kBinaryCrossEntropy &&
+      kind_ == config::TargetKind::kValues ||
+      (kind_ == config::TargetKind::kYesNo &&
        std::ranges::all_of(names, [&](const auto& n) { return is_probability(n, numbers_); }));
   std::vector<int64_t> samples(names.size());
   for (const int32_t id : table.columns[column_].ids)
@@ -79,7 +80,7 @@ TableTarget::TableTarget(const TableSchema& schema,
       values_note_ = fmt::format("; if these are values to predict, set {}: MEAN_SQUARED_ERROR",
                                  model.field("loss"));
   }
-  if (loss_ == Loss::kBinaryCrossEntropy && !numbers && classes_.size() != 2)
+  if (kind_ == config::TargetKind::kYesNo && !numbers && classes_.size() != 2)
     throw DataError(
         "{}: {} has {} ({}); binary cross-entropy needs two, or numbers in [0, 1]{}{}",
         file_name,
@@ -117,7 +118,7 @@ double TableTarget::decode_name(const std::string& name) const {
 
 std::vector<double> TableTarget::decode(const TableColumns& table) const {
   const TableColumn& column = table.columns[column_];
-  if (loss_ == Loss::kMeanSquaredError) return column.numbers;
+  if (kind_ == config::TargetKind::kValues) return column.numbers;
   std::vector<double> of_name;
   for (const std::string& name : column.names) of_name.push_back(decode_name(name));
   std::vector<double> targets;

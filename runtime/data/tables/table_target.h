@@ -1,5 +1,5 @@
 #pragma once
-// The target column of a table: class labels, probabilities or values, depending on the loss.
+// The target column of a table: class labels, probabilities or values.
 
 #include <cstdint>
 #include <string>
@@ -13,25 +13,26 @@
 namespace lockstep::data {
 
 // Decodes targets. It is made from the training file and also used for the evaluation file.
-// - SOFTMAX_CROSS_ENTROPY: the names of the classes, sorted (as numbers if all are numbers).
-// - BINARY_CROSS_ENTROPY: numbers in [0, 1], or two names: the first in sorted order is 0, the
+// - kClass: the names of the classes, sorted (as numbers if all are numbers).
+// - kYesNo: numbers in [0, 1], or two names: the first in sorted order is 0, the
 //   second is 1.
-// - MEAN_SQUARED_ERROR: numbers.
+// - kValues: numbers.
 // Spellings of one class, such as True and TRUE, are compared by ClassSpellings.
 // A name that ends with '.' and is not a class stands for the class without the '.', because the
 // labels in UCI Adult's test file end like that.
 class TableTarget {
  public:
-  // Throws DataError if the training targets do not fit the loss or the model's outputs.
+  // Throws DataError if the training targets do not fit the kind of target or the model's outputs.
   TableTarget(const TableSchema& schema,
+              size_t column,
               const TableColumns& table,
               const config::ModelTraits& model,
               const std::string& file_name);
 
-  // The kind that the target column must have in the schema for a loss.
-  static ColumnKind column_kind(Loss loss);
+  // The kind that the target column must have in the schema.
+  static ColumnKind column_kind(config::TargetKind kind);
 
-  bool is_label() const { return loss_ == Loss::kSoftmaxCrossEntropy; }
+  bool is_label() const { return kind_ == config::TargetKind::kClass; }
   const std::vector<std::string>& classes() const { return classes_; }  // empty for numbers
   // For the log: ", 2 classes in 5 spellings"; "" for numbers.
   std::string describe_classes() const;
@@ -47,7 +48,7 @@ class TableTarget {
   size_t column_;
   std::string column_name_;
   NumberFormat numbers_;
-  Loss loss_;
+  config::TargetKind kind_;
   std::string values_note_;  // for messages: how to predict values, if the classes look like them
   ClassSpellings spellings_;
   std::vector<std::string> classes_;

@@ -33,10 +33,13 @@ class LabelledText final : public TextFormat<LabelledTextConfig> {
     refuse_same_column("second_text", config_.second_text, "label", config_.label);
     refuse_same_column("second_text", config_.second_text, "text", config_.text);
   }
+  bool provides(config::TargetKind kind, config::ModelInput /*input*/) const override {
+    return kind == config::TargetKind::kClass || kind == config::TargetKind::kValues ||
+           kind == config::TargetKind::kNone || kind == config::TargetKind::kSimilarity;
+  }
   void check_for_model(const config::ModelTraits& model) const override {
     if (model.text_task != config::TextTask::kSequenceClass &&
-        model.text_task != config::TextTask::kSequenceValues &&
-        model.text_task != config::TextTask::kHiddenStates)
+        model.text_task != config::TextTask::kSequenceValues && !has_no_labels(model))
       throw ConfigError(
           "data.labelled_text: needs a model that predicts a class or values of each text, such as "
           "model.bert with task SEQUENCE_CLASSES");
@@ -55,18 +58,21 @@ class LabelledText final : public TextFormat<LabelledTextConfig> {
   OpenedSource open(const config::ModelTraits& model,
                     uint64_t /*seed*/,
                     bool need_train) const override {
-    return open_texts(model,
-                      need_train,
-                      model.text_task == config::TextTask::kHiddenStates
-                          ? LabelledParts::kTexts
-                          : LabelledParts::kTextsAndLabels);
+    if (model.text_task == config::TextTask::kEmbeddings)
+      throw ConfigError(
+          "data.labelled_text: has single texts, for `lockstep predict`; to train or evaluate a "
+          "model with task EMBEDDINGS, use data.text_pairs");
+    return open_texts(
+        model,
+        need_train,
+        has_no_labels(model) ? LabelledParts::kTexts : LabelledParts::kTextsAndLabels);
   }
   OpenedSource open_inputs(const config::ModelTraits& model, uint64_t /*seed*/) const override {
     // Labels need the names of the classes, which the training file may have.
     const bool has_classes = model.text_task == config::TextTask::kSequenceClass;
     const bool known = !has_classes || !config_.labels.empty() || model.outputs == 0 ||
                        is_source_file(data_.dir, config_.train);
-    const bool read = known && model.text_task != config::TextTask::kHiddenStates;
+    const bool read = known && !has_no_labels(model);
     return open_texts(model,
                       /*need_train=*/false,
                       read ? LabelledParts::kTextsAndAnyLabels : LabelledParts::kTexts);
@@ -86,6 +92,10 @@ class LabelledText final : public TextFormat<LabelledTextConfig> {
   }
 
  private:
+  static bool has_no_labels(const config::ModelTraits& model) {
+    return model.text_task == config::TextTask::kHiddenStates ||
+           model.text_task == config::TextTask::kEmbeddings;
+  }
   static void refuse_same_column(const char* field,
                                  const std::string& column,
                                  const char* other,

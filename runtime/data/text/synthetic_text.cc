@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -18,6 +19,10 @@ constexpr uint32_t kHidden = 0x24924925;  // 2^32 / 7
 // Random streams of one seed, different from those of synthetic.cc.
 enum Draw : uint32_t { kLengths = 16, kLabels, kWords, kHiding, kMeaning };
 
+int64_t texts_of_synthetic(const config::ModelTraits& model) {
+  return model.text_task == config::TextTask::kEmbeddings ? 2 : 1;
+}
+
 class SyntheticText final : public Dataset {
  public:
   SyntheticText(int64_t samples,
@@ -25,7 +30,7 @@ class SyntheticText final : public Dataset {
                 int64_t vocabulary,
                 int64_t outputs,
                 uint64_t seed)
-      : Dataset(text_input(model, true), text_target(model, outputs)),
+      : Dataset(text_input(model, true, texts_of_synthetic(model)), text_target(model, outputs)),
         samples_(samples),
         task_(model.text_task),
         segments_(model.segments),
@@ -51,7 +56,7 @@ class SyntheticText final : public Dataset {
 
   void read(const SampleKey& key, std::byte* input, std::byte* target) const override {
     const int64_t row = key.index % rows_;
-    std::memcpy(input, &inputs_[static_cast<size_t>(row * kTextRows * time_)], input_.bytes());
+    std::memcpy(input, &inputs_[static_cast<size_t>(row * input_elements())], input_.bytes());
     const auto first = static_cast<size_t>(row * target_elements());
     if (values_.empty())
       std::memcpy(target, &targets_[first], target_.bytes());
@@ -60,6 +65,7 @@ class SyntheticText final : public Dataset {
   }
 
  private:
+  int64_t input_elements() const { return input_.shape.elements(); }
   int64_t target_elements() const { return target_.shape.elements(); }
 
   uint32_t draw(Draw draw, int64_t i) const {
@@ -74,9 +80,10 @@ class SyntheticText final : public Dataset {
 
   void make(int64_t row) {
     const int64_t length = length_of(row);
-    const int64_t second = segments_ > 1 ? below(kLengths, 2 * row + 1, length + 1) : length;
+    const bool two_segments = segments_ > 1 && task_ != config::TextTask::kEmbeddings;
+    const int64_t second = two_segments ? below(kLengths, 2 * row + 1, length + 1) : length;
     const int64_t label = outputs_ > 0 ? below(kLabels, row, outputs_) : 0;
-    int32_t* const tokens = &inputs_[static_cast<size_t>(row * kTextRows * time_)];
+    int32_t* const tokens = &inputs_[static_cast<size_t>(row * input_elements())];
     fill_tokens(row, length, label, tokens);
     for (int64_t t = 0; t < time_; ++t) {
       const bool inside = t < length;
@@ -88,6 +95,7 @@ class SyntheticText final : public Dataset {
       case config::TextTask::kMaskedTokens: hide(row, length, tokens); return;
       case config::TextTask::kTokenClasses: tag(row, length, tokens); return;
       case config::TextTask::kSequenceValues: add_values(row, length, tokens); return;
+      case config::TextTask::kEmbeddings: add_partner(row, length, tokens); return;
       default: targets_[static_cast<size_t>(row)] = static_cast<int32_t>(label);
     }
   }
@@ -140,12 +148,20 @@ class SyntheticText final : public Dataset {
     }
   }
 
+  // The second text of a pair: the tokens of the first, rotated.
+  void add_partner(int64_t row, int64_t length, int32_t* tokens) {
+    int32_t* const partner = tokens + kTextRows * time_;
+    std::copy_n(tokens, kTextRows * time_, partner);
+    std::rotate(partner, partner + length / 2, partner + length);
+    values_[static_cast<size_t>(row)] = std::numeric_limits<float>::quiet_NaN();
+  }
+
   int64_t samples_;
   config::TextTask task_;
   int64_t segments_, time_, vocabulary_, outputs_;
   uint64_t seed_;
   int64_t rows_ = 0;              // samples generated
-  std::vector<int32_t> inputs_;   // (rows, 4, T)
+  std::vector<int32_t> inputs_;   // (rows, texts, 4, T)
   std::vector<int32_t> targets_;  // (rows, ...)
   std::vector<float> values_;     // (rows, O)
 };
@@ -159,12 +175,13 @@ OpenedData make_synthetic_text(const SyntheticConfig& synthetic,
   OpenedData opened;
   DataSummary& summary = opened.summary;
   const bool of_tokens = model.text_task == config::TextTask::kMaskedTokens;
-  const int64_t outputs = of_tokens || model.text_task == config::TextTask::kHiddenStates ? 0
-                          : model.outputs > 0 ? model.outputs
-                                              : synthetic.classes;
+  const bool no_outputs = of_tokens || model.text_task == config::TextTask::kHiddenStates ||
+                          model.text_task == config::TextTask::kEmbeddings;
+  const int64_t outputs = no_outputs ? 0 : model.outputs > 0 ? model.outputs : synthetic.classes;
   const int64_t given = of_tokens ? model.outputs : model.vocabulary;
   const int64_t vocabulary = given > 0 ? given : synthetic.classes;
   summary.features = model.context;
+  summary.texts = texts_of_synthetic(model);
   (model.text_task == config::TextTask::kSequenceValues ? summary.target_columns
                                                         : summary.classes) =
       of_tokens ? vocabulary : outputs;

@@ -27,6 +27,9 @@ class TaggedText final : public TextFormat<TaggedTextConfig> {
                            "a column other than data.tagged_text.word, which is {}",
                            config_.word);
   }
+  bool provides(config::TargetKind kind, config::ModelInput /*input*/) const override {
+    return kind == config::TargetKind::kTokenClasses || kind == config::TargetKind::kNone;
+  }
   void check_for_model(const config::ModelTraits& model) const override {
     if (model.text_task == config::TextTask::kTokenClasses ||
         model.text_task == config::TextTask::kHiddenStates)

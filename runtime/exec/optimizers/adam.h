@@ -1,5 +1,6 @@
 #pragma once
-// Adam (Kingma and Ba, 2015): weight decay is added to the gradient. The formulas are PyTorch's.
+// Adam (Kingma and Ba, 2015): weight decay is added to the gradient. AMSGrad (Reddi, Kale and
+// Kumar, 2018) divides by the largest average of squares so far. The formulas are PyTorch's.
 
 #include <cmath>
 #include <string>
@@ -21,7 +22,8 @@ struct AdamUpdate {
   float grad_scale;    // multiplies every gradient first
 
   template <typename Config>
-  static std::vector<std::string> moment_names(const Config&) {
+  static std::vector<std::string> moment_names(const Config& config) {
+    if (config.amsgrad) return {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
     return {"exp_avg", "exp_avg_sq"};
   }
   // The corrections are computed in double precision: with beta2 = 0.999 a float would lose four
@@ -49,10 +51,30 @@ struct AdamUpdate {
                               float& parameter,
                               float& first_moment,
                               float& second_moment) const {
+    average(gradient, parameter, first_moment, second_moment);
+    descend(second_moment, first_moment, parameter);
+  }
+  // AMSGrad: the same, with x <- max(x, v) in place of v in the denominator.
+  LOCKSTEP_HD void operator()(float gradient,
+                              float& parameter,
+                              float& first_moment,
+                              float& second_moment,
+                              float& largest) const {
+    average(gradient, parameter, first_moment, second_moment);
+    largest = second_moment > largest ? second_moment : largest;
+    descend(largest, first_moment, parameter);
+  }
+
+  LOCKSTEP_HD void average(float gradient,
+                           float parameter,
+                           float& first_moment,
+                           float& second_moment) const {
     const float g = std::fma(weight_decay, parameter, gradient * grad_scale);
     first_moment = std::fma(beta1, first_moment, one_minus_beta1 * g);
     second_moment = std::fma(beta2, second_moment, one_minus_beta2 * g * g);
-    const float denominator = std::fma(std::sqrt(second_moment), inverse_root_correction2, epsilon);
+  }
+  LOCKSTEP_HD void descend(float squares, float first_moment, float& parameter) const {
+    const float denominator = std::fma(std::sqrt(squares), inverse_root_correction2, epsilon);
     parameter = std::fma(-step_size, first_moment / denominator, parameter * decay_factor);
   }
 };

@@ -41,6 +41,11 @@ LOCKSTEP_HD uint32_t rounding_bits(const RoundingKey& key, uint32_t element) {
   return x ^ x >> 16;
 }
 
+// The same for a third moment: the low 16 bits.
+LOCKSTEP_HD uint32_t more_rounding_bits(const RoundingKey& key, uint32_t element) {
+  return rounding_bits({key.first ^ 0x9e3779b9u, key.second + 0x85ebca6bu}, element);
+}
+
 // Adds `random`, below 2^16, to the bits that are cut off. Infinities and NaNs stay as they are.
 LOCKSTEP_HD BFloat16 round_at_random(float x, uint32_t random) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);

@@ -1,6 +1,7 @@
 #pragma once
 // The data that an optimizer's update works on, and the inputs from which its constants are made.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,6 +25,9 @@ struct UpdateStep {
   }
 };
 
+// The most moments that an update takes.
+inline constexpr int kMaxMoments = 3;
+
 // Checksums of the bits of an array (base/bit_checksum.h), as the update has read and as it has
 // written it.
 struct ArrayChecksums {
@@ -32,7 +36,8 @@ struct ArrayChecksums {
 
 // The checksums of a slice's arrays; 0 if there is no such array.
 struct SliceChecksums {
-  ArrayChecksums gradients{}, parameters{}, first_moment{}, second_moment{};
+  ArrayChecksums gradients{}, parameters{};
+  std::array<ArrayChecksums, kMaxMoments> moments{};
 };
 
 // A slice of the flat buffers to update. All pointers are borrowed and point to `elements` numbers,
@@ -40,11 +45,13 @@ struct SliceChecksums {
 struct OptimizerSlice {
   size_t group = 0;  // the index of its update among the updates
   int64_t elements = 0;
-  float* parameters = nullptr;       // fp32: the master weights if the ops read another type
-  float* gradients = nullptr;        // overwritten by LAMB, with its directions, and by Exchange
-  void* first_moment = nullptr;      // null if the update keeps none
-  void* second_moment = nullptr;     // null if it keeps fewer than two
-  DType moment_dtype = DType::kF32;  // of both: kF32 or kBF16
+  float* parameters = nullptr;  // fp32: the master weights if the ops read another type
+  float* gradients = nullptr;   // overwritten by LAMB, with its directions, and by Exchange
+  std::array<void*, kMaxMoments> moments = {};  // null from the first one that is not kept
+  // Of all moments: kF32, kBF16, or kU8 for MomentBlocks (base/moment_block.h), of which the slice
+  // has whole ones.
+  DType moment_dtype = DType::kF32;
+  uint8_t square_moments = 0;  // bit m: moment m is never negative
   // With kBF16: how moments are rounded, in a host_array(); the number of the parameter; and the
   // index of the slice's first element within it.
   const MomentRounding* rounding = nullptr;
@@ -54,6 +61,12 @@ struct OptimizerSlice {
   DType stored_dtype = DType::kF32;
   // The checksums of this update; null: not wanted. Only for backends without memory of their own.
   SliceChecksums* checksums = nullptr;
+
+  int kept_moments() const {
+    int count = 0;
+    while (count < kMaxMoments && moments[static_cast<size_t>(count)] != nullptr) ++count;
+    return count;
+  }
 };
 
 }  // namespace lockstep::exec

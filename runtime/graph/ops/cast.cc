@@ -9,7 +9,7 @@ namespace lockstep::graph {
 
 TensorId ops::cast(GraphBuilder& builder, const std::string& name, TensorId x) {
   if (builder[x].dtype == builder.options().compute) return x;
-  LOCKSTEP_CHECK(builder[x].role == Role::kInput, "{}: only inputs are converted ", name);
+  LOCKSTEP_CHECK(builder[x].dtype == DType::kF32, "{}: only f32 is converted ", name);
   const TensorId y = builder.activation_tensor(name, builder.shape(x));
   builder.append({OpKind::kCast, name, {x}, {y}, {}});
   return y;

@@ -1,5 +1,6 @@
 #pragma once
-// cast: y = x in the graph's compute type. For inputs of the graph; it has no gradient.
+// cast: y = x in the graph's compute type. For inputs of the graph and parts of targets; it has no
+// gradient.
 
 #include <cstdint>
 #include <string>

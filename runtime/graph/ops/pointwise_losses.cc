@@ -13,8 +13,16 @@ void ops::binary_cross_entropy(GraphBuilder& builder, TensorId logits, TensorId 
   BinaryCrossEntropyAttributes attributes;
   if (!weights.empty()) {
     LOCKSTEP_CHECK(weights.size() == 2 && builder.shape(logits).columns() == 1);
-    attributes = {.weights = {weights[0], weights[1]}, .weighted = true};
+    attributes.weights[0] = weights[0];
+    attributes.weights[1] = weights[1];
+    attributes.weighted = true;
   }
+  const std::vector<float>& positive = builder.options().pos_weight;
+  const auto outputs = static_cast<size_t>(builder.shape(logits).columns());
+  LOCKSTEP_CHECK(positive.size() <= 1 || positive.size() == outputs);
+  LOCKSTEP_CHECK(positive.empty() || weights.empty());
+  attributes.pos_weight = positive;
+  if (!positive.empty()) attributes.pos_weight.resize(outputs, positive.front());
   builder.append_loss(OpKind::kBinaryCrossEntropy, logits, targets, attributes);
 }
 
@@ -23,9 +31,23 @@ void ops::mean_squared_error(GraphBuilder& builder, TensorId predictions, Tensor
   builder.append_loss(OpKind::kMeanSquaredError, predictions, targets, {});
 }
 
+void ops::mean_absolute_error(GraphBuilder& builder, TensorId predictions, TensorId targets) {
+  LOCKSTEP_CHECK(builder.shape(predictions).elements() == builder.shape(targets).elements());
+  builder.append_loss(OpKind::kMeanAbsoluteError, predictions, targets, {});
+}
+
+void ops::huber(GraphBuilder& builder, TensorId predictions, TensorId targets, float delta) {
+  LOCKSTEP_CHECK(builder.shape(predictions).elements() == builder.shape(targets).elements());
+  builder.append_loss(OpKind::kHuber, predictions, targets, HuberAttributes{.delta = delta});
+}
+
 const OpSchema kBinaryCrossEntropySchema = {
     nullptr, elementwise_flops<12>, {{LossOut::kGradient, LossIn::kPrediction}}};
 const OpSchema kMeanSquaredErrorSchema = {
     nullptr, elementwise_flops<4>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kMeanAbsoluteErrorSchema = {
+    nullptr, elementwise_flops<4>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kHuberSchema = {
+    nullptr, elementwise_flops<6>, {{LossOut::kGradient, LossIn::kPrediction}}};
 
 }  // namespace lockstep::graph

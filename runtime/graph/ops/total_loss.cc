@@ -28,10 +28,11 @@ void ops::total_loss(GraphBuilder& builder, const std::vector<float>& weights) {
     inputs.push_back(statistics);
     builder[statistics].role = Role::kActivation;
   }
-  LOCKSTEP_CHECK(!losses.empty() && losses.size() == weights.size() && weights[0] == 1 &&
+  LOCKSTEP_CHECK(!losses.empty() && losses.size() == weights.size() &&
+                 (weights[0] == 1 || (weights[0] == 0 && !builder.training())) &&
                  weights.size() <= TotalLossAttributes::kMaxLosses);
   for (const Op* loss : losses) {
-    LOCKSTEP_CHECK(loss == losses[0] || loss->inputs.size() == 2);
+    LOCKSTEP_CHECK(loss == losses[0] || loss->inputs.size() <= 2);
     LOCKSTEP_CHECK(builder.shape(loss->inputs[LossIn::kPrediction]).rows() ==
                    builder.shape(losses[0]->inputs[LossIn::kPrediction]).rows());
   }

@@ -78,21 +78,20 @@ void EvaluationPass::run(const Visitor& visitor) {
   }
 }
 
-std::vector<float> EvaluationPass::collect(
+void EvaluationPass::collect_parts(
     int64_t sample_elements,
-    const std::function<void(const data::LaneBatch& batch, int64_t first, std::span<float> to)>&
-        write) {
+    const Writer& write,
+    const std::function<void(std::span<const float> samples)>& take) {
   const data::BatchGeometry geometry = context_.geometry();
   const auto lane_elements = static_cast<size_t>(geometry.lane_batch * sample_elements);
   const bool root = context_.communicator.rank() == 0;
-  std::vector<float> step(lane_elements * static_cast<size_t>(geometry.lanes)), all;
+  std::vector<float> step(lane_elements * static_cast<size_t>(geometry.lanes));
   collectives::LaneGather gather(context_.communicator,
                                  context_.lane_shares(),
                                  lane_elements * sizeof(float),
                                  reinterpret_cast<std::byte*>(step.data()));
   const auto values_of = [&](int lane) { return reinterpret_cast<float*>(gather.of(lane)); };
-  const auto wanted = static_cast<size_t>(samples() * sample_elements);
-  if (root) all.reserve(wanted);
+  auto wanted = static_cast<size_t>(samples() * sample_elements);
   int64_t begin = 0;  // the first sample of the step
   Visitor visitor;
   visitor.lane_done = [&](size_t local, const data::LaneBatch& batch, int64_t) {
@@ -104,11 +103,21 @@ std::vector<float> EvaluationPass::collect(
     gather.gather();
     begin += geometry.global_batch();
     for (int lane = 0; root && lane < geometry.lanes; ++lane) {
-      const size_t count = std::min(lane_elements, wanted - all.size());
-      all.insert(all.end(), values_of(lane), values_of(lane) + count);
+      const size_t count = std::min(lane_elements, wanted);
+      take({values_of(lane), count});
+      wanted -= count;
     }
   };
   run(visitor);
+}
+
+std::vector<float> EvaluationPass::collect(int64_t sample_elements, const Writer& write) {
+  std::vector<float> all;
+  if (context_.communicator.rank() == 0)
+    all.reserve(static_cast<size_t>(samples() * sample_elements));
+  collect_parts(sample_elements, write, [&](std::span<const float> samples) {
+    all.insert(all.end(), samples.begin(), samples.end());
+  });
   return all;
 }
 

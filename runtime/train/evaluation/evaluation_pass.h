@@ -42,13 +42,19 @@ class EvaluationPass {
   };
   void run(const Visitor& visitor);
 
+  // Writes `sample_elements` floats of each of a lane's samples, of which the first is number
+  // `first`.
+  using Writer =
+      std::function<void(const data::LaneBatch& batch, int64_t first, std::span<float> to)>;
+  // Runs, and on rank 0 calls `take` with what `write` wrote of some samples, in stored order:
+  // (samples, sample_elements). Collective.
+  void collect_parts(int64_t sample_elements,
+                     const Writer& write,
+                     const std::function<void(std::span<const float> samples)>& take);
+
   // Runs, and returns `sample_elements` floats of each sample, in stored order, on rank 0; nothing
-  // on the other ranks. `write` writes those of a lane's samples, of which the first is number
-  // `first`. Collective.
-  std::vector<float> collect(
-      int64_t sample_elements,
-      const std::function<void(const data::LaneBatch& batch, int64_t first, std::span<float> to)>&
-          write);
+  // on the other ranks. Collective.
+  std::vector<float> collect(int64_t sample_elements, const Writer& write);
 
  private:
   const RunContext& context_;

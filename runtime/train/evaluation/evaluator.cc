@@ -32,16 +32,19 @@ Evaluation Evaluator::run() {
   const collectives::StepTotals totals = totals_.sum(sums_, {});
   const double counted = totals.valid_count > 0 ? totals.valid_count : 1;
   // For accuracy, samples count alike, whatever the weights of their classes.
-  const double count =
-      weighted_ ? std::max(static_cast<double>(scores_.classes_counted()), 1.0) : counted;
+  const double count = weighted_ ? std::max(static_cast<double>(scores_.counted()), 1.0) : counted;
   Evaluation evaluation = {
       totals.loss_sum / counted, pass_.samples(), totals.correct_count / count};
-  const bool of_classes = model_.loss == Loss::kSoftmaxCrossEntropy;
-  if (of_classes && model_.outputs > 5) evaluation.top5 = totals.top5_count / count;
-  if (of_classes && model_.input == config::ModelInput::kTokens &&
-      config::task_of(model_) == config::Task::kOther)
+  const config::TargetKind kind = model_.scored_kind();
+  const bool of_classes = kind == config::TargetKind::kClass ||
+                          kind == config::TargetKind::kTokens ||
+                          kind == config::TargetKind::kTokenClasses;
+  if (of_classes && model_.has_accuracy() && model_.outputs > 5)
+    evaluation.top5 = totals.top5_count / count;
+  if (kind == config::TargetKind::kTokens && !model_.computes_loss)
     evaluation.perplexity = std::exp(evaluation.loss);
   evaluation.task = scores_.finish();
+  evaluation.loss = scores_.loss().value_or(evaluation.loss);
   return evaluation;
 }
 
@@ -77,6 +80,8 @@ double Evaluation::value_of(EvalConfig::Metric metric) const {
   if (metric == Metric::kLoss) return loss;
   if (metric == Metric::kAccuracy) return accuracy;
   const auto index = static_cast<size_t>(metric) - static_cast<size_t>(Metric::kF1);
+  static_assert(static_cast<int>(Metric::kRecallAt10) - static_cast<int>(Metric::kF1) + 1 ==
+                metrics::kTaskMetricCount);
   LOCKSTEP_CHECK(task[index].has_value(), "the task does not have the metric of eval.best ");
   return *task[index];
 }

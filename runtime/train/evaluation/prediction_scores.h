@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "runtime/config/model_traits.h"
 #include "runtime/metrics/task_report.h"
@@ -17,11 +18,12 @@ struct PredictionScores {
 };
 
 // Rows without a target do not count; null if no row has one, or if the model predicts neither
-// classes nor values. `class_weights`: those of the loss, or empty. `target_std` (columns, or
-// empty): values are divided by it for the loss.
+// classes nor values nor transcripts. `train`: the weights of the loss. `target_std` (columns, or
+// empty): values are divided by it for the loss. class_names: of transcripts, their symbols.
 std::optional<PredictionScores> score_predictions(const config::ModelTraits& model,
-                                                  std::span<const float> class_weights,
+                                                  const TrainConfig& train,
                                                   std::span<const double> target_std,
-                                                  const Predictions& predictions);
+                                                  const Predictions& predictions,
+                                                  std::span<const std::string> class_names = {});
 
 }  // namespace lockstep::train

@@ -41,7 +41,15 @@ Predictor::Predictor(const RunContext& context, const RunMemory& memory, bool wi
   tokens_ = output.shape.rank() > 2 ? output.shape.rows() / output.shape[0] : 0;
   columns_ = output.shape.columns();
   dtype_ = output.dtype;
-  if (with_targets) targets_ = context.data.eval->target().shape.elements();
+  // A similarity is of two texts, not of the outputs.
+  if (!with_targets || context.model.target_kind() == config::TargetKind::kSimilarity) return;
+  const std::vector<config::TargetPart>& parts = context.data.summary.targets;
+  record_ = context.data.eval->target().shape.elements();
+  targets_ = parts.empty()                                               ? record_
+             : context.model.scored_kind() == config::TargetKind::kNamed ? 0
+                                                                         : parts.front().elements();
+  labels_ = parts.empty() ? context.data.eval->target().dtype == DType::kI32
+                          : parts.front().type == config::TargetPart::Type::kLabels;
 }
 
 // Targets travel behind the outputs of their sample; both have elements of 32 bits.
@@ -55,8 +63,9 @@ Predictions Predictor::run() {
             std::transform(from + i * outputs, from + (i + 1) * outputs, next, [](auto x) {
               return to_float(x);
             });
-            const size_t bytes = static_cast<size_t>(targets_) * sizeof(float);
-            std::memcpy(next + outputs, batch.target + static_cast<size_t>(i) * bytes, bytes);
+            std::memcpy(next + outputs,
+                        batch.target + static_cast<size_t>(i * record_) * sizeof(float),
+                        static_cast<size_t>(targets_) * sizeof(float));
             if (context_.data.eval->is_replaced(first + i)) clear_sample({next, next + sample});
           }
         });
@@ -64,7 +73,7 @@ Predictions Predictor::run() {
   Predictions found = {.samples = pass_.samples(), .tokens = tokens_, .columns = columns_};
   if (elements.empty()) return found;
   if (targets_ > 0) {
-    if (context_.data.eval->target().dtype == DType::kI32)
+    if (labels_)
       take_targets(found.samples, targets_, &elements, &found.labels);
     else
       take_targets(found.samples, targets_, &elements, &found.values);
@@ -79,7 +88,7 @@ Predictions Predictor::run() {
 // A record that cannot be read has no outputs and no target.
 void Predictor::clear_sample(std::span<float> elements) const {
   std::ranges::fill(elements, std::numeric_limits<float>::quiet_NaN());
-  if (context_.data.eval->target().dtype != DType::kI32) return;
+  if (!labels_) return;
   constexpr int32_t kNone = -1;
   for (float& target : elements.last(static_cast<size_t>(targets_)))
     std::memcpy(&target, &kNone, sizeof(kNone));

@@ -40,7 +40,9 @@ class Predictor {
   EvaluationPass pass_;
   int64_t tokens_;
   int64_t columns_;
-  int64_t targets_ = 0;  // elements of a sample's target
+  int64_t targets_ = 0;  // elements of a sample's target, of the first of several
+  int64_t record_ = 0;   // elements of all targets of a sample
+  bool labels_ = false;  // whether targets_ are class labels
   DType dtype_;
 };
 

@@ -1,8 +1,9 @@
 #pragma once
 // Gathers an evaluation's predictions from all ranks, and computes the metrics of the task from
-// them.
+// them. TaskScore has what differs between kinds of predictions.
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -12,35 +13,41 @@
 #include "runtime/data/loader.h"
 #include "runtime/graph/graph.h"
 #include "runtime/metrics/task_metrics.h"
+#include "runtime/train/evaluation/task_score.h"
 #include "runtime/train/run_context.h"
 
 namespace lockstep::train {
 
 // Layout of the memory of TaskScores, which has a row in the plan. It holds a lane's predictions
 // and one step's records of all ranks. For metrics that compare samples with each other (AUC, and
-// the metrics of values) it also holds the records of all samples of the evaluation, on every rank.
+// the metrics of values) it also holds what they need of all samples of the evaluation, on every
+// rank.
 struct TaskScoresLayout {
   // If all samples would take more than this, they are not kept.
   static constexpr size_t kMaxSampleBytes = size_t{1} << 30;
 
-  config::Task task = config::Task::kOther;
-  int64_t columns = 0;    // of a prediction
-  int64_t lane_rows = 0;  // predictions of a lane
-  int64_t lanes = 0;      // of all ranks
-  int64_t rows = 0;       // of the evaluation, at most
-  size_t prediction_bytes = 0, row_bytes = 0, count_bytes = 0;
+  std::unique_ptr<TaskScore> score = nullptr;  // null: predictions have no metrics but the loss's
+  int64_t lanes = 0;                           // of all ranks
+  int64_t rows = 0;                            // predictions of the evaluation, at most
+  size_t prediction_bytes = 0;                 // of a lane
   size_t sample_bytes = 0;  // for all samples, with scratch memory; 0: samples are not kept
   bool too_many = false;    // all samples would take more than kMaxSampleBytes
 
-  TaskScoresLayout() = default;
   // `evaluation`: a graph that ends in a loss; `samples`: number of samples in the evaluation.
+  // Borrows the data, of which only the summary matters.
   TaskScoresLayout(const config::ModelTraits& model,
+                   const data::DataSummary& data,
                    const graph::Graph& evaluation,
                    int64_t lanes,
-                   int64_t samples);
-  size_t exchange_bytes() const { return static_cast<size_t>(lanes * lane_rows) * row_bytes; }
+                   int64_t samples,
+                   const RunConfig& config);
+  // Records of a lane.
+  size_t lane_bytes() const {
+    return static_cast<size_t>(score->lane_records()) * score->record_bytes();
+  }
+  size_t exchange_bytes() const { return static_cast<size_t>(lanes) * lane_bytes(); }
   size_t bytes() const;
-  // Whether evaluations will compute this metric.
+  // Whether evaluations of a model that has this metric will compute it.
   bool has(EvalConfig::Metric metric) const;
 };
 
@@ -53,13 +60,7 @@ void require_scores_of_best(const EvalConfig& eval,
                             const config::ModelTraits& model,
                             const TaskScoresLayout& layout);
 
-// What ranks exchange about the prediction of a class.
-struct ClassRecord {
-  int32_t predicted, target;  // -1: does not count
-  float score;                // of class 1, if there are two
-};
-
-// Collects an evaluation's predictions. Every rank sees all rows in the order of the samples, so
+// Collects an evaluation's predictions. Every rank sees all records in the order of the samples, so
 // every rank computes the same metrics.
 class TaskScores {
  public:
@@ -78,24 +79,25 @@ class TaskScores {
   void keep_report() { report_.emplace(); }
   // The report of the last evaluation; empty if the task has none.
   const metrics::TaskReport& report() const { return *report_; }
-  // Predictions of classes so far.
-  int64_t classes_counted() const { return counts_.total(); }
+  // After finish(): the loss, if the evaluation graph does not compute it.
+  std::optional<double> loss() const { return score_ == nullptr ? std::nullopt : score_->loss(); }
+  // Predictions so far that count.
+  int64_t counted() const { return score_ == nullptr ? 0 : score_->counted(); }
 
  private:
-  void add_class(const ClassRecord& record);
-  void add_values(const std::byte* record);
-  void forget_step();
+  const std::byte* targets_of(const data::LaneBatch& batch);
 
   const RunContext& context_;
   TaskScoresLayout layout_;
+  TaskScore* const score_;  // null: none
   DType dtype_ = DType::kF32;
-  int64_t stride_ = 0;  // of predictions, in elements
+  int64_t stride_ = 0;                  // of predictions, in elements
+  std::vector<std::byte> first_parts_;  // a lane's targets, if samples have several
   std::byte* prediction_ = nullptr;
-  std::byte* exchange_ = nullptr;                  // (lanes, lane_rows) records,
+  std::byte* exchange_ = nullptr;                  // (lanes, lane_records) records,
   std::optional<collectives::LaneGather> gather_;  // of which each rank writes its lanes'
+  std::byte* counts_ = nullptr;
   std::byte* samples_ = nullptr;  // of all samples, with scratch memory; null: none are kept
-  int64_t kept_ = 0;              // rows in it
-  metrics::ClassCounts counts_;
   std::optional<metrics::TaskReport> report_;
 };
 

@@ -7,6 +7,7 @@
 #include "runtime/train/gather_values.h"
 #include "runtime/train/guard/not_finite_text.h"
 #include "runtime/train/guard/numeric_fault.h"
+#include "runtime/train/step/optimizer.h"
 
 namespace lockstep::train {
 
@@ -88,7 +89,8 @@ NotFiniteCause NotFiniteSearch::describe() {
   if (found.tensor != kNoTensor)
     cause = this->cause(pass, rank, found);
   else if (again.moments_overflow)
-    cause = {"the square of that norm overflows float32 in the optimizer's moment exp_avg_sq",
+    cause = {"the square of that norm overflows float32 in the optimizer's moment " +
+                 squares_moment(context_.config.optimizer),
              smaller_updates(context_.config)};
   else
     cause = cause_of_sum();

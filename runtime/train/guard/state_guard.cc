@@ -33,6 +33,7 @@ constexpr StateArray kInOrder[] = {StateArray::kGradient,
                                    StateArray::kWeight,
                                    StateArray::kFirstMoment,
                                    StateArray::kSecondMoment,
+                                   StateArray::kThirdMoment,
                                    StateArray::kAverage};
 
 // The value that more than half of the ranks have.

@@ -6,6 +6,7 @@
 
 #include "collectives/agree/agreement.h"
 #include "runtime/base/log.h"
+#include "runtime/base/moment_block.h"
 #include "runtime/checkpoint/format/reader.h"
 #include "runtime/train/state/initial_weights.h"
 #include "runtime/train/state/initialize.h"
@@ -70,6 +71,29 @@ void read_halves(const Source& from,
   }
 }
 
+// As they are, or the floats of a range in blocks.
+void read_blocks(const Source& from,
+                 const std::string& name,
+                 const KeptRanges& kept,
+                 MomentBlock* to) {
+  const bool stored = checkpoint::has_blocks(from.folder, from.state, name);
+  const MomentMap& map = moment_map(is_moment_of_squares(name));
+  std::vector<float> values;
+  for (const auto& [range, local] : kept) {
+    const std::span blocks(to + local / kMomentBlock,
+                           static_cast<size_t>(range.size() / kMomentBlock));
+    if (stored) {
+      checkpoint::read_moment_blocks(
+          from.folder, from.state, from.slices, name, {{range.begin, blocks}});
+      continue;
+    }
+    values.resize(static_cast<size_t>(range.size()));
+    from.read(name, {{range.begin, values}});
+    for (size_t i = 0; i < blocks.size(); ++i)
+      encode_moments(map, &values[i * kMomentBlock], blocks[i]);
+  }
+}
+
 // Moments that the checkpoint stores as another type are converted.
 void read_moments(const RunContext& context,
                   const Optimizer& optimizer,
@@ -83,11 +107,41 @@ void read_moments(const RunContext& context,
   exec::HostCopyOf<std::byte> moments(context.backend, memory, static_cast<int64_t>(bytes));
   for (size_t m = 0; m < names.size(); ++m) {
     std::byte* const begin = moments.data() + optimizer.moment_begin(m);
-    if (m < optimizer.moments() && optimizer.moment_dtype() == DType::kBF16) {
-      read_halves(from, names[m], optimizer.kept(m), reinterpret_cast<BFloat16*>(begin));
-    } else {
-      read_floats(from, names[m], optimizer.kept(m), weights, reinterpret_cast<float*>(begin));
+    switch (m < optimizer.moments() ? optimizer.moment_dtype() : DType::kF32) {
+      case DType::kBF16:
+        read_halves(from, names[m], optimizer.kept(m), reinterpret_cast<BFloat16*>(begin));
+        break;
+      case DType::kU8:
+        read_blocks(from, names[m], optimizer.kept(m), reinterpret_cast<MomentBlock*>(begin));
+        break;
+      default:
+        read_floats(from, names[m], optimizer.kept(m), weights, reinterpret_cast<float*>(begin));
     }
+  }
+  moments.write();
+}
+
+// The first moment of every element that the optimizer updates, if it does not begin with 0.
+void begin_moments(const RunContext& context, const RunMemory& memory, const Optimizer& optimizer) {
+  const float value = initial_moment(context.config.optimizer);
+  if (value == 0) return;
+  const size_t bytes = optimizer.moment_begin(1);
+  exec::HostCopyOf<std::byte> moments(context.backend, memory.moments, static_cast<int64_t>(bytes));
+  // `moments` may end in padding, which has no use.
+  const auto fill = [&]<typename T>(const T& with) {
+    std::fill_n(reinterpret_cast<T*>(moments.data()), bytes / sizeof(T), with);
+  };
+  switch (optimizer.moment_dtype()) {
+    case DType::kBF16: fill(round_to<BFloat16>(value)); break;
+    case DType::kU8: {
+      float values[kMomentBlock];
+      std::fill_n(values, kMomentBlock, value);
+      MomentBlock block;
+      encode_moments(kUnsignedMoments, values, block);
+      fill(block);
+      break;
+    }
+    default: fill(value);
   }
   moments.write();
 }
@@ -185,6 +239,7 @@ void start_from_scratch(const RunContext& context, const RunMemory& memory, Step
                                  static_cast<int64_t>(bytes / sizeof(float)));
   };
   fill_zeros(memory.moments, plan::RowKind::kMoments);
+  begin_moments(context, memory, update.optimizer());
   fill_zeros(memory.residuals, plan::RowKind::kResiduals);
   update.loss_scale().restore(LossScale(context.config).state());
   collectives::run_on_all(context.communicator, [&] {

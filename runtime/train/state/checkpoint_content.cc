@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/base/checksum.h"
+#include "runtime/base/moment_block.h"
 #include "runtime/checkpoint/format/class_names.h"
 #include "runtime/checkpoint/format/preprocessing.h"
 #include "runtime/config/paths.h"
@@ -154,7 +155,7 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
                                          std::min(range.end, has.range.end)};
         if (part.begin >= part.end) continue;
         const int64_t index = has.local + part.begin - has.range.begin;
-        f(part, begin + static_cast<size_t>(index) * size_of(dtype_of(array)));
+        f(part, begin + moment_bytes(dtype_of(array), index));
       }
     }
   };
@@ -162,7 +163,7 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
     size_t bytes = 0;
     for (size_t m = 0; m < kept.size(); ++m)
       each_part(m, [&](const collectives::Range& part, const std::byte*) {
-        bytes += static_cast<size_t>(part.size()) * size_of(dtype_of(m));
+        bytes += moment_bytes(dtype_of(m), part.size());
       });
     moments_copy_.resize(bytes);
     to = moments_copy_;
@@ -171,13 +172,19 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
     checkpoint::MomentShard& shard = shards_.emplace_back(checkpoint::MomentShard{kept[m], {}});
     each_part(m, [&](const collectives::Range& part, const std::byte* from) {
       const auto elements = static_cast<size_t>(part.size());
-      const std::byte* const values = piece(from, to, elements * size_of(dtype_of(m)));
+      const size_t bytes = moment_bytes(dtype_of(m), part.size());
+      const std::byte* const values = piece(from, to, bytes);
       checkpoint::MomentSlice& slice =
           shard.slices.emplace_back(checkpoint::MomentSlice{part.begin, {}});
-      if (dtype_of(m) == DType::kBF16) {
-        slice.halves = {reinterpret_cast<const BFloat16*>(values), elements};
-      } else {
-        slice.values = {reinterpret_cast<const float*>(values), elements};
+      switch (dtype_of(m)) {
+        case DType::kBF16:
+          slice.halves = {reinterpret_cast<const BFloat16*>(values), elements};
+          break;
+        case DType::kU8:
+          slice.blocks = {reinterpret_cast<const MomentBlock*>(values),
+                          bytes / sizeof(MomentBlock)};
+          break;
+        default: slice.values = {reinterpret_cast<const float*>(values), elements};
       }
     });
   }

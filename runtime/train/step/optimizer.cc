@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/base/error.h"
+#include "runtime/base/moment_block.h"
 #include "runtime/plan/moment_layout.h"
 
 namespace lockstep::train {
@@ -108,8 +109,32 @@ std::vector<std::string> moment_names(const OptimizerConfig& config) {
       [](const auto& kind) { return layer_wise_moments(kind); });
 }
 
+std::string squares_moment(const OptimizerConfig& config) {
+  const std::vector<std::string> names = moment_names(config);
+  const auto found = std::ranges::find_if(names, is_moment_of_squares);
+  return found == names.end() ? "" : *found;
+}
+
+uint8_t square_moments(const OptimizerConfig& config) {
+  const std::vector<std::string> names = moment_names(config);
+  unsigned bits = 0;
+  for (size_t m = 0; m < names.size(); ++m)
+    if (is_moment_of_squares(names[m])) bits |= 1u << m;
+  return static_cast<uint8_t>(bits);
+}
+
+float initial_moment(const OptimizerConfig& config) {
+  const auto* adagrad = std::get_if<AdagradConfig>(&config.kind);
+  return adagrad == nullptr ? 0 : adagrad->initial_accumulator;
+}
+
 DType moment_dtype(const OptimizerConfig& config) {
-  return config.moments == OptimizerConfig::MomentType::kBf16 ? DType::kBF16 : DType::kF32;
+  switch (config.moments) {
+    case OptimizerConfig::MomentType::kFp32: return DType::kF32;
+    case OptimizerConfig::MomentType::kBf16: return DType::kBF16;
+    case OptimizerConfig::MomentType::kInt8: return DType::kU8;
+  }
+  return DType::kF32;
 }
 
 bool is_layer_wise(const OptimizerConfig& config) {
@@ -146,11 +171,12 @@ Optimizer::Optimizer(const OptimizerConfig& config,
       memory_(memory),
       moments_(moment_names(config).size()),
       moment_dtype_(lockstep::train::moment_dtype(config)),
+      square_moments_(lockstep::train::square_moments(config)),
       groups_(config, layout),
       updates_(backend.host_array<exec::OptimizerUpdate>(groups_.groups.size())) {
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
   LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
-  if (moment_dtype_ != DType::kF32) rounding_ = backend.host_array<exec::MomentRounding>(1);
+  if (moment_dtype_ == DType::kBF16) rounding_ = backend.host_array<exec::MomentRounding>(1);
   if (is_lamb(config) || is_muon(config))
     direction_updates_ = backend.host_array<exec::OptimizerUpdate>(updates_.size());
   for (size_t g = 0; g < updates_.size(); ++g)
@@ -162,9 +188,10 @@ Optimizer::Optimizer(const OptimizerConfig& config,
 }
 
 size_t Optimizer::moment_begin(size_t index) const {
-  int64_t elements = 0;
-  for (size_t moment = 0; moment < index; ++moment) elements += elements_of(kept(moment));
-  return static_cast<size_t>(elements) * size_of(moment_dtype_);
+  size_t bytes = 0;
+  for (size_t moment = 0; moment < index; ++moment)
+    bytes += moment_array_bytes(moment_dtype_, elements_of(kept(moment)));
+  return bytes;
 }
 
 // The index of a piece's first element in a moment.
@@ -257,11 +284,12 @@ exec::OptimizerSlice Optimizer::slice_of(const plan::ParameterLayout& layout,
   slice.gradients = memory_.gradients.at(piece.range.begin, piece.local);
   const auto moment = [&](size_t index) {
     return static_cast<std::byte*>(memory_.moments) + moment_begin(index) +
-           static_cast<size_t>(moment_index(piece, index)) * size_of(moment_dtype_);
+           moment_bytes(moment_dtype_, moment_index(piece, index));
   };
-  if (moments > 0) slice.first_moment = moment(0);
-  if (moments > 1) slice.second_moment = moment(1);
+  LOCKSTEP_CHECK(moments <= slice.moments.size());
+  for (size_t index = 0; index < moments; ++index) slice.moments[index] = moment(index);
   slice.moment_dtype = moment_dtype_;
+  slice.square_moments = square_moments_;
   if (rounding_.empty()) return slice;
   slice.rounding = rounding_.data();
   slice.parameter = static_cast<uint32_t>(piece.slot);

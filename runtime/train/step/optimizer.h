@@ -19,7 +19,15 @@ namespace lockstep::train {
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
 
-// The type in which moments are stored.
+// The moment with averages or sums of squared gradients, which could overflow; empty if there is
+// none.
+std::string squares_moment(const OptimizerConfig& config);
+// Bit m is set if moment m is never negative.
+uint8_t square_moments(const OptimizerConfig& config);
+// What the first moment begins with: 0, except for Adagrad's sums, which are never negative.
+float initial_moment(const OptimizerConfig& config);
+
+// The type in which moments are stored: kF32, kBF16, or kU8 for MomentBlocks.
 DType moment_dtype(const OptimizerConfig& config);
 
 // The weights, of which this rank updates its owned ranges; borrowed.
@@ -77,7 +85,7 @@ class Optimizer {
   void update(size_t range) { flat_updates_[range]->run(); }
 
   const std::vector<collectives::Range>& owned() const { return owned_; }
-  // The type in which moments are stored: kF32 or kBF16.
+  // The type in which moments are stored: kF32, kBF16, or kU8 for MomentBlocks.
   DType moment_dtype() const { return moment_dtype_; }
   // The byte offset of moment `index` in the moments; for index moments(), the end of the last one.
   size_t moment_begin(size_t index) const;
@@ -126,6 +134,7 @@ class Optimizer {
   OptimizerMemory memory_;
   size_t moments_;  // kept per parameter
   DType moment_dtype_;
+  uint8_t square_moments_;
   std::span<exec::MomentRounding> rounding_;  // one; none if moments are floats
   std::vector<StatePiece> pieces_;
   std::unique_ptr<StateChecksums> state_checksums_;  // null: no checksums

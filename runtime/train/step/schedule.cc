@@ -51,6 +51,10 @@ double learning_rate(const ScheduleConfig& schedule, int64_t step, int64_t steps
           schedule.milestones, [&](int64_t milestone) { return step >= milestone; });
       return lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(passed));
     }
+    case Kind::kExponential:
+      return std::max(
+          lr * std::pow(static_cast<double>(schedule.gamma), static_cast<double>(step - warmup)),
+          floor);
     case Kind::kOneCycle: return one_cycle(lr, floor, step, steps);
     case Kind::kCosineRestarts: {
       if (step >= steps) return floor;

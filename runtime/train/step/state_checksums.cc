@@ -4,12 +4,15 @@
 
 #include "runtime/base/content_hash.h"
 #include "runtime/base/error.h"
+#include "runtime/base/moment_block.h"
 
 namespace lockstep::train {
 namespace {
 
+constexpr std::array<StateArray, exec::kMaxMoments> kMoments = {
+    StateArray::kFirstMoment, StateArray::kSecondMoment, StateArray::kThirdMoment};
 constexpr StateArray kKept[] = {
-    StateArray::kWeight, StateArray::kFirstMoment, StateArray::kSecondMoment, StateArray::kAverage};
+    StateArray::kWeight, kMoments[0], kMoments[1], kMoments[2], StateArray::kAverage};
 
 }  // namespace
 
@@ -32,25 +35,22 @@ void StateChecksums::watch(std::span<exec::OptimizerSlice> slices,
     if (by_updates_) slices[i].checksums = &checksums[i];
     WatchedSlice& watched = slices_.emplace_back(WatchedSlice{slices[i], pieces[i], {}});
     const auto add = [&](const void* data,
-                         exec::ArrayChecksums exec::SliceChecksums::*member,
+                         const exec::ArrayChecksums& of_update,
                          StateArray array,
                          DType dtype = DType::kF32) {
       if (data == nullptr) return;
-      watched.arrays.push_back({data, dtype, member, array});
+      int64_t elements = slices[i].elements;
+      if (dtype == DType::kU8) {  // as words
+        elements = static_cast<int64_t>(moment_bytes(dtype, elements) / sizeof(uint32_t));
+        dtype = DType::kF32;
+      }
+      watched.arrays.push_back({data, dtype, elements, &of_update, array});
       checksums_[static_cast<size_t>(array)].resize(pieces_.size());
     };
-    if (roles.checks_gradients)
-      add(slices[i].gradients, &exec::SliceChecksums::gradients, roles.gradients);
-    add(slices[i].parameters, &exec::SliceChecksums::parameters, roles.parameters);
-    const DType moments = slices[i].moment_dtype;
-    add(slices[i].first_moment,
-        &exec::SliceChecksums::first_moment,
-        StateArray::kFirstMoment,
-        moments);
-    add(slices[i].second_moment,
-        &exec::SliceChecksums::second_moment,
-        StateArray::kSecondMoment,
-        moments);
+    if (roles.checks_gradients) add(slices[i].gradients, checksums[i].gradients, roles.gradients);
+    add(slices[i].parameters, checksums[i].parameters, roles.parameters);
+    for (size_t m = 0; m < kMoments.size(); ++m)
+      add(slices[i].moments[m], checksums[i].moments[m], kMoments[m], slices[i].moment_dtype);
   }
   size_t arrays = 0;
   for (const WatchedSlice& slice : slices_) arrays += slice.arrays.size();
@@ -66,7 +66,7 @@ void StateChecksums::checksum_memory(std::span<uint32_t> checksums) {
       if (watched.array != StateArray::kGradient)
         backend_.add_bits(static_cast<const std::byte*>(watched.data),
                           watched.dtype,
-                          slice.slice.elements,
+                          watched.elements,
                           &checksums[number]);
       ++number;
     }
@@ -114,9 +114,8 @@ std::optional<StateChecksums::Damage> StateChecksums::compare(F checksums_of) {
 std::optional<StateChecksums::Damage> StateChecksums::examine() {
   if (!updated_) return std::nullopt;
   updated_ = false;
-  return compare([](const WatchedSlice& slice, const Watched& watched, size_t) {
-    return slice.slice.checksums->*watched.checksums;
-  });
+  return compare(
+      [](const WatchedSlice&, const Watched& watched, size_t) { return *watched.checksums; });
 }
 
 std::optional<StateChecksums::Damage> StateChecksums::examine_memory() {

@@ -24,8 +24,16 @@
 namespace lockstep::train {
 
 // The arrays of a training state. The gradient belongs to one step only.
-enum class StateArray : size_t { kGradient, kWeight, kFirstMoment, kSecondMoment, kAverage };
-inline constexpr size_t kStateArrays = 5;
+// The digest depends on the numbers.
+enum class StateArray : size_t {
+  kGradient,
+  kWeight,
+  kFirstMoment,
+  kSecondMoment,
+  kAverage,
+  kThirdMoment
+};
+inline constexpr size_t kStateArrays = 6;
 
 // The part of one tensor within one owned range.
 struct StatePiece {
@@ -82,7 +90,8 @@ class StateChecksums {
   struct Watched {
     const void* data;
     DType dtype;
-    exec::ArrayChecksums exec::SliceChecksums::*checksums;
+    int64_t elements;
+    const exec::ArrayChecksums* checksums;  // as the update computes them
     StateArray array;
   };
   struct WatchedSlice {

@@ -126,6 +126,7 @@ std::string StepChecks::name_of(StateArray array) const {
       return context_.plan.layout.compute == DType::kF32 ? "parameter" : "master weight";
     case StateArray::kFirstMoment: return "moment " + moments.at(0);
     case StateArray::kSecondMoment: return "moment " + moments.at(1);
+    case StateArray::kThirdMoment: return "moment " + moments.at(2);
     case StateArray::kAverage: return "average";
   }
   return "";

@@ -31,7 +31,7 @@ exec::UpdateRule rule_of(const RunContext& context) {
   return {.rows = static_cast<double>(context.config.train.global_batch *
                                       context.graphs.training.loss_rows_per_sample),
           .clip_norm = optimizer.clip_norm,
-          .squares = std::ranges::count(moment_names(optimizer), "exp_avg_sq") > 0};
+          .squares = !squares_moment(optimizer).empty()};
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ RunConfig with(const std::string& path, const std::string& value) {
   }
   const proto::FieldNote& note = note_of(*find_field(path));
   if (note.has_when())
-    apply_override(section + note.when().field() + "=" + note.when().value(), message.get());
+    apply_override(section + note.when().field() + "=" + note.when().value(0), message.get());
   return from_proto(*message);
 }
 

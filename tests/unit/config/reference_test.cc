@@ -44,7 +44,7 @@ TEST(Reference, AFieldIsFoundByPathAndByName) {
 
 TEST(Reference, SaysWhatTheSchemaSays) {
   const FieldReference gamma = find_references("schedule.gamma")[0];
-  EXPECT_EQ(gamma.when, "only with schedule.kind STEP");
+  EXPECT_EQ(gamma.when, "only with schedule.kind STEP or EXPONENTIAL");
   EXPECT_EQ(gamma.limit, "a finite number > 0");
   EXPECT_EQ(gamma.default_value, "0.1");
   EXPECT_EQ(gamma.on_change, "another value is reported in the log, and the run resumes with it");
@@ -77,6 +77,8 @@ TEST(Reference, ASectionHasWhatLiesDirectlyBelow) {
                                       "lamb",
                                       "lion",
                                       "muon",
+                                      "rmsprop",
+                                      "adagrad",
                                       "clip_norm",
                                       "decay_bias_and_norm",
                                       "moments"}));

@@ -83,10 +83,13 @@ class RandomConfig {
     for (int64_t i = integer(0, 4); i > 0; --i) mlp.hidden.push_back(integer(1, 1'000'000));
     mlp.activation = pick(Activation::kTanh);
     if (!mlp.hidden.empty()) mlp.dropout = fraction();
-    mlp.loss = pick(Loss::kMeanSquaredError);
-    regression_ = mlp.loss == Loss::kMeanSquaredError;
+    mlp.loss = pick(Loss::kSoftCrossEntropy);
+    regression_ = mlp.loss == Loss::kMeanSquaredError || mlp.loss == Loss::kMeanAbsoluteError ||
+                  mlp.loss == Loss::kHuber;
+    if (mlp.loss == Loss::kHuber) mlp.huber_delta = 0.5f + fraction();
     if (mlp.loss == Loss::kSoftmaxCrossEntropy) mlp.label_smoothing = fraction();
-    mlp.outputs = integer(0, mlp.loss == Loss::kBinaryCrossEntropy ? 1 : 10'000'000);
+    mlp.outputs = integer(0, 10'000'000);
+    loss_ = mlp.loss;
     return mlp;
   }
 
@@ -153,14 +156,21 @@ class RandomConfig {
   }
 
   decltype(DataConfig::source) mlp_data() {
-    switch (integer(0, 4)) {
-      case 2: return image_data();
-      case 3: {
+    // Images have classes, and tables have no distributions.
+    const bool classes = loss_ == Loss::kSoftmaxCrossEntropy;
+    const int64_t format = integer(0, loss_ == Loss::kSoftCrossEntropy ? 1 : classes ? 4 : 2);
+    switch (format) {
+      case 3: return image_data();
+      case 1: {
         has_eval_ = flag();
         const std::string eval = has_eval_ ? text() : "";
-        return NpyConfig{text(), text(), eval, eval};
+        return NpyConfig{.train_inputs = text(),
+                         .train_labels = text(),
+                         .eval_inputs = eval,
+                         .eval_labels = eval,
+                         .targets = {}};
       }
-      case 0: {
+      case 4: {
         IdxConfig idx;
         idx.train_images = text();
         idx.train_labels = text();
@@ -170,7 +180,7 @@ class RandomConfig {
         idx.std = positive();
         return idx;
       }
-      case 1: {
+      case 2: {
         TableConfig table;
         table.train = text();
         table.eval = text_or_none();
@@ -249,7 +259,7 @@ class RandomConfig {
   }
 
   void draw_optimizer(OptimizerConfig& optimizer) {
-    const int64_t kind = integer(0, 5);
+    const int64_t kind = integer(0, 7);
     if (kind == 0) {
       SgdConfig sgd{.momentum = fraction(), .weight_decay = not_negative()};
       sgd.nesterov = sgd.momentum > 0 && flag();
@@ -271,12 +281,25 @@ class RandomConfig {
       optimizer.kind = AdamConfig{.beta1 = fraction(),
                                   .beta2 = fraction(),
                                   .epsilon = positive(),
-                                  .weight_decay = not_negative()};
+                                  .weight_decay = not_negative(),
+                                  .amsgrad = flag()};
+    } else if (kind == 5) {
+      optimizer.kind = RmspropConfig{.alpha = fraction(),
+                                     .epsilon = positive(),
+                                     .weight_decay = not_negative(),
+                                     .momentum = fraction(),
+                                     .centred = flag()};
+    } else if (kind == 6) {
+      optimizer.kind = AdagradConfig{.lr_decay = not_negative(),
+                                     .epsilon = positive(),
+                                     .weight_decay = not_negative(),
+                                     .initial_accumulator = not_negative()};
     } else {
       optimizer.kind = AdamwConfig{.beta1 = fraction(),
                                    .beta2 = fraction(),
                                    .epsilon = positive(),
-                                   .weight_decay = not_negative()};
+                                   .weight_decay = not_negative(),
+                                   .amsgrad = flag()};
     }
     optimizer.clip_norm = not_negative();
     optimizer.decay_bias_and_norm = flag();
@@ -291,7 +314,7 @@ class RandomConfig {
 
   void draw_schedule(ScheduleConfig& schedule, int64_t steps) {
     using Kind = ScheduleConfig::Kind;
-    schedule.kind = pick(Kind::kWarmupStableDecay);
+    schedule.kind = integer(0, 7) == 0 ? Kind::kExponential : pick(Kind::kWarmupStableDecay);
     schedule.lr = positive();
     const int64_t length = steps == 0 ? 1000 : steps;
     schedule.warmup_steps = integer(0, length - 1);
@@ -304,6 +327,7 @@ class RandomConfig {
       schedule.min_lr = schedule.lr * fraction();
     }
     if (schedule.kind == Kind::kPolynomial) schedule.power = positive();
+    if (schedule.kind == Kind::kExponential) schedule.gamma = positive();
     if (schedule.kind == Kind::kWarmupStableDecay) {
       schedule.decay_steps = integer(1, length - schedule.warmup_steps);
     }
@@ -329,6 +353,7 @@ class RandomConfig {
   std::mt19937_64 random_;
   bool has_eval_ = false;
   bool regression_ = false;
+  Loss loss_ = Loss::kSoftmaxCrossEntropy;  // of the MLP
 };
 
 TEST(RoundTrip, RandomConfigsComeBackEqual) {

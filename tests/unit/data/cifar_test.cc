@@ -111,7 +111,7 @@ TEST_F(Cifar, FeedsAnMlp) {
                     config_.image.std[c]);
   EXPECT_EQ(error_of([&] { open_data(config_, test::mlp(Loss::kMeanSquaredError), 1, true); },
                      ExitCode::kUsage)
-                .find("data: images"),
+                .find("data: value is data.cifar"),
             0u);
 }
 

@@ -148,6 +148,23 @@ config::ModelTraits packing_model() {
   return model;
 }
 
+config::ModelTraits segmenter() {
+  config::ModelTraits model = kImageModel;
+  model.outputs = 3;
+  model.pixel_classes = true;
+  return model;
+}
+config::ModelTraits embedder() {
+  config::ModelTraits model = test::encoder(config::TextTask::kEmbeddings, 8);
+  model.loss = Loss::kContrastive;
+  return model;
+}
+config::ModelTraits transcriber() {
+  config::ModelTraits model = test::mlp(Loss::kCtc, 3);
+  model.transcript = config::TranscriptTraits{.frames = 2, .features = 2, .output_frames = 2};
+  return model;
+}
+
 const std::vector<Case> kCases = {
     {"idx_features", features(), idx},
     {"idx_images", kImageModel, idx},
@@ -173,6 +190,9 @@ const std::vector<Case> kCases = {
     {"labelled_text", test::encoder(config::TextTask::kSequenceClass, 8), labelled_text},
     {"tagged_text", test::encoder(config::TextTask::kTokenClasses, 8), tagged_text},
     {"conversations", language_model(), conversations},
+    {"masked_images", segmenter(), masked_images},
+    {"text_pairs", embedder(), text_pairs},
+    {"transcripts", transcriber(), transcripts},
     {"synthetic_features", features(), synthetic, false, /*depends_on_seed=*/true},
     {"synthetic_tokens",
      language_model(),

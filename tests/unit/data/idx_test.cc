@@ -117,7 +117,7 @@ TEST_F(Idx, RefusesWhatDoesNotFitTogether) {
       {"largest label is 4", "model.mlp.outputs is 3, and must be at least 5"});
   expect_parts(error_of([&] { open_data(config_, test::mlp(Loss::kMeanSquaredError), 1, true); },
                         ExitCode::kUsage),
-               {"model.mlp.loss", "SOFTMAX_CROSS_ENTROPY"});
+               {"value is data.idx", "with model.mlp, whose targets are values"});
   expect_parts(error_of([&] { open_data(config_, test::gpt(1024), 1, true); }, ExitCode::kUsage),
                {"value is data.idx", "allowed: data.text", "with model.gpt"});
 }

@@ -117,6 +117,24 @@ TEST_F(Npy, ReadsFeaturesAsTheyAre) {
   EXPECT_EQ(features(7).summary.classes, 7);
 }
 
+TEST_F(Npy, TakesDistributionsWhoseSumIsOne) {
+  npy_.train_inputs = folder_.write("f.npy", npy<float>("<f4", "(2, 1)", {1, 2}));
+  const auto shares = [&](std::vector<float> numbers) {
+    npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(2, 2)", numbers));
+    return values(Loss::kSoftCrossEntropy);
+  };
+  EXPECT_EQ(shares({0.25f, 0.75f, 1, 0}).summary.target_columns, 2);
+  EXPECT_EQ(shares({0.25f, 0.7505f, 1, 0}).summary.classes, 0);
+  expect_parts(error_of([&] {
+                 shares({0.25f, 0.75f, 0.5f, 0.75f});
+               }),
+               {"v.npy", "the 2 targets of sample 1 have the sum 1.25"});
+  expect_parts(error_of([&] {
+                 shares({0.25f, 0.75f, -0.5f, 1});
+               }),
+               {"v.npy", "target 0 of sample 1 is -0.5", "0 to 1"});
+}
+
 TEST_F(Npy, ReadsRowsOfSeveralExtentsAndValuesToPredict) {
   npy_.train_inputs = folder_.write("f.npy", npy<float>("<f4", "(2, 1, 3)", {1, 2, 3, 4, 5, 6}));
   npy_.train_labels = folder_.write("v.npy", npy<float>("<f4", "(2, 2, 1)", {0, 0.25f, 0.5f, 1}));

@@ -191,6 +191,38 @@ inline DataSource conversations(const TemporaryFolder& folder) {
   return config;
 }
 
+inline DataSource masked_images(const TemporaryFolder& folder) {
+  for (int i = 0; i < kSamples; ++i) {
+    add_png(folder.path() / fmt::format("images/{}.png", i), i);
+    std::filesystem::create_directory(folder.path() / "masks");
+    folder.write(fmt::format("masks/{}.png", i),
+                 encode_png(8, 8, std::vector<uint8_t>(64, i % 3), {.type = PNG_COLOR_TYPE_GRAY}));
+  }
+  auto config = train_on<MaskedImagesConfig>("images");
+  config.train_masks = "masks";
+  return config;
+}
+
+inline DataSource text_pairs(const TemporaryFolder& folder) {
+  std::string rows = "anchor\tpositive\n";
+  for (int i = 0; i < kSamples; ++i) rows += fmt::format("{}\t{} a\n", words(i), words(i));
+  auto config = train_on<TextPairsConfig>(folder.write("t.tsv", rows));
+  config.tokenizer = folder.write("vocab.txt", kVocabulary);
+  return config;
+}
+
+// Frames (2, 2).
+inline DataSource transcripts(const TemporaryFolder& folder) {
+  std::string lines;
+  for (int i = 0; i < kSamples; ++i) {
+    const float value[] = {static_cast<float>(i), 0, 0, 1};
+    folder.write(fmt::format("{}.npy", i),
+                 npy("<f4", "(2, 2)", {reinterpret_cast<const char*>(value), sizeof(value)}));
+    lines += fmt::format("{{\"frames\": \"{}.npy\", \"text\": \"{}\"}}\n", i, "ab"[i % 2]);
+  }
+  return train_on<TranscriptsConfig>(folder.write("t.jsonl", lines));
+}
+
 inline DataSource synthetic(const TemporaryFolder&) {
   return SyntheticConfig{.samples = kSamples, .features = 4, .classes = 3, .height = 4, .width = 4};
 }

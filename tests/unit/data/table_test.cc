@@ -293,7 +293,7 @@ TEST(TableEncoder, DescribesItself) {
   const TableText file{"x,c,y\n1,u,0\n?,v,1\n3,v,0\n", "f"};
   TableConfig config;
   config.target = "y";
-  TableSchema schema = make_schema(file, config, ColumnKind::kCategorical);
+  TableSchema schema = make_schema(file, config, {{config.target, ColumnKind::kCategorical}});
   BadRecordLog bad(DataConfig{}, "f");
   const TableColumns columns = read_columns(file, config, true, &schema, &bad);
   const std::vector<int64_t> rows = {0, 1, 2};

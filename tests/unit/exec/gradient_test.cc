@@ -174,9 +174,13 @@ std::vector<Case> cases() {
   smoothed.label_smoothing = 0.2f;
   list.push_back({"mlp_label_smoothing", smoothed});
   for (const auto& [name, loss] : {std::pair("binary", Loss::kBinaryCrossEntropy),
-                                   std::pair("squared_error", Loss::kMeanSquaredError)}) {
+                                   std::pair("squared_error", Loss::kMeanSquaredError),
+                                   std::pair("absolute_error", Loss::kMeanAbsoluteError),
+                                   std::pair("huber", Loss::kHuber),
+                                   std::pair("distribution", Loss::kSoftCrossEntropy)}) {
     MlpConfig config = testing::small_mlp();
     config.loss = loss;
+    config.huber_delta = 0.5f;
     config.outputs = 3;
     list.push_back({std::string("mlp_") + name, config});
   }

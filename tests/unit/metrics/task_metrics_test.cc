@@ -10,6 +10,8 @@
 #include <limits>
 #include <vector>
 
+#include "runtime/metrics/ranked_scores.h"
+
 namespace lockstep::metrics {
 namespace {
 
@@ -37,6 +39,20 @@ TEST(TaskMetrics, OfTwoClasses) {
   const Classes found(2, {0, 1, 1, 0, 1, 0, 1, 1}, {0, 1, 0, 0, 1, 1, 1, 0});
   EXPECT_NEAR(found.counts.f1(), 0.6666666666666666, kRounding);
   EXPECT_NEAR(found.counts.matthews(), 0.2581988897471611, kRounding);
+}
+
+// As jaccard_score(average="macro") of scikit-learn, and torchmetrics' MulticlassJaccardIndex.
+// Classes 3, 4 and 6 do not occur.
+TEST(TaskMetrics, IntersectionOverUnion) {
+  const std::vector<int> targets = {0, 1, 2, 0, 1, 2, 0, 5}, predicted = {0, 2, 1, 0, 0, 1, 5, 5};
+  const Classes found(7, targets, predicted);
+  EXPECT_NEAR(found.counts.mean_iou(), 0.25, kRounding);
+  EXPECT_EQ(Classes(2).counts.mean_iou(), 0);
+  Classes twice(7, targets, predicted);
+  twice.counts.add(found.memory);
+  EXPECT_EQ(twice.counts.total(), 16);
+  EXPECT_EQ(twice.memory[0].right, 4);
+  EXPECT_NEAR(twice.counts.mean_iou(), 0.25, kRounding);
 }
 
 TEST(TaskMetrics, WhereAllIsTheSame) {
@@ -73,6 +89,45 @@ TEST(TaskMetrics, AreaUnderRocCountsTiesHalf) {
   EXPECT_EQ(area_under_roc(samples), 0.5);
   samples[3].score = std::numeric_limits<float>::quiet_NaN();
   EXPECT_TRUE(std::isnan(area_under_roc(samples)));
+}
+
+TEST(TaskMetrics, AveragePrecisionTakesTiesTogether) {
+  std::vector<ScoredClass> samples = {{0.1f, 0}, {0.4f, 0}, {0.35f, 1}, {0.8f, 1}, {0.4f, 1}};
+  EXPECT_DOUBLE_EQ(average_precision(samples), 0.8055555555555556);
+  std::reverse(samples.begin(), samples.end());
+  EXPECT_DOUBLE_EQ(average_precision(samples), 0.8055555555555556);
+  for (ScoredClass& sample : samples) sample.is_one = 1;
+  EXPECT_EQ(average_precision(samples), 1);
+  for (ScoredClass& sample : samples) sample.is_one = 0;
+  EXPECT_EQ(average_precision(samples), 0);
+  samples[3].score = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(average_precision(samples)));
+}
+
+// A column with samples of one kind alone does not count, unless it is the only one.
+TEST(TaskMetrics, RankedScoresAreMeansOverColumnsWithBothKinds) {
+  const std::vector<std::vector<ScoredClass>> rows = {{{0.5f, 1}, {1, 0}, {3, 1}},
+                                                      {{-1, 0}, {2, 0}, {3, 0}},
+                                                      {{0.75f, 0}, {3, 0}, {-2, 1}},
+                                                      {{2, 1}, {4, 0}, {-3, 0}}};
+  const auto metrics_of = [&](int64_t columns, int64_t kept) {
+    std::vector<std::byte> memory(RankedScores::bytes(5, columns));
+    RankedScores scores(memory.data(), 5, columns);
+    for (int64_t row = 0; row < kept; ++row) {
+      for (int64_t c = 0; c < columns; ++c)
+        scores.set(c, rows[static_cast<size_t>(row)][static_cast<size_t>(c)]);
+      scores.next();
+    }
+    TaskMetrics metrics;
+    scores.finish(&metrics);
+    return metrics;
+  };
+  const TaskMetrics three = metrics_of(3, 4), one = metrics_of(1, 4), none = metrics_of(2, 0);
+  EXPECT_DOUBLE_EQ(*three[kAuc], (0.75 + 0.625) / 2);
+  EXPECT_DOUBLE_EQ(*one[kAuc], 0.75);
+  EXPECT_DOUBLE_EQ(*one[kAveragePrecision], (1 + 2.0 / 3) / 2);
+  EXPECT_EQ(*none[kAuc], 0.5);
+  EXPECT_EQ(*none[kAveragePrecision], 0);
 }
 
 // Rows of predictions and targets, in turn, as an evaluation keeps them.

@@ -29,7 +29,7 @@ std::vector<float> train(const OptimizerConfig& config, int ranks) {
   for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
   const auto backend = cpu::make_backend();
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
+    std::vector<float> moments(3 * elements / static_cast<size_t>(ranks));
     const OptimizerMemory memory = {.weights = {reinterpret_cast<std::byte*>(parameters.data())},
                                     .gradients = {gradients.data()},
                                     .moments = moments.data()};
@@ -50,7 +50,12 @@ std::vector<OptimizerConfig> optimizers() {
   adam.kind = AdamConfig{.weight_decay = 0.1f};
   adamw.kind = AdamwConfig{.weight_decay = 0.1f};
   lion.kind = LionConfig{.weight_decay = 0.1f};
-  return {sgd, momentum, adam, adamw, lion};
+  OptimizerConfig rmsprop, centred, adagrad, amsgrad;
+  rmsprop.kind = RmspropConfig{.weight_decay = 0.1f, .momentum = 0.9f};
+  centred.kind = RmspropConfig{.weight_decay = 0.1f, .momentum = 0.9f, .centred = true};
+  adagrad.kind = AdagradConfig{.lr_decay = 0.1f, .weight_decay = 0.1f};
+  amsgrad.kind = AdamwConfig{.weight_decay = 0.1f, .amsgrad = true};
+  return {sgd, momentum, adam, adamw, lion, rmsprop, centred, adagrad, amsgrad};
 }
 
 TEST(Optimizer, SharesOfAnyNumberOfRanksMakeTheSameStep) {
@@ -95,7 +100,7 @@ TEST(Optimizer, GroupsHaveRatesAndWeightDecayOfTheirOwn) {
     for (size_t i = 0; i < elements; ++i) gradients[i] = std::sin(static_cast<float>(i));
     const auto backend = cpu::make_backend();
     for (int rank = 0; rank < ranks; ++rank) {
-      std::vector<float> moments(2 * elements / static_cast<size_t>(ranks));
+      std::vector<float> moments(3 * elements / static_cast<size_t>(ranks));
       Optimizer optimizer(config,
                           layout,
                           collectives::owned_ranges(buckets, rank, ranks),
@@ -145,7 +150,7 @@ TEST(Optimizer, RunningStatisticsAreAveragedOnAnyNumberOfRanks) {
       std::vector<float> parameters(size, 1.0f), gradients(size, 8.0f);
       const auto backend = cpu::make_backend();
       for (int rank = 0; rank < ranks; ++rank) {
-        std::vector<float> moments(2 * size / static_cast<size_t>(ranks), 0.0f);
+        std::vector<float> moments(3 * size / static_cast<size_t>(ranks), 0.0f);
         Optimizer optimizer(config,
                             layout,
                             collectives::owned_ranges(buckets, rank, ranks),

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace lockstep::train {
 namespace {
 
@@ -42,6 +44,21 @@ TEST(Schedule, StepsDownAtEachMilestone) {
   EXPECT_DOUBLE_EQ(learning_rate(config, 9, 30), 1.0);
   EXPECT_DOUBLE_EQ(learning_rate(config, 10, 30), 0.5);
   EXPECT_DOUBLE_EQ(learning_rate(config, 20, 30), 0.25);
+}
+
+// torch.optim.lr_scheduler.ExponentialLR with gamma 0.875, after the warm-up, down to the minimum.
+TEST(Schedule, FallsExponentially) {
+  ScheduleConfig config = schedule(Kind::kExponential);
+  config.gamma = 0.875f;
+  config.min_lr = 0;
+  const double rates[] = {1.0, 0.875, 0.765625, 0.669921875, 0.586181640625, 0.512908935546875};
+  for (int64_t step = 0; step < 4; ++step)
+    EXPECT_DOUBLE_EQ(learning_rate(config, step, 30), 0.25 * static_cast<double>(step + 1));
+  for (int64_t i = 0; i < 6; ++i) EXPECT_DOUBLE_EQ(learning_rate(config, 4 + i, 30), rates[i]);
+  config.min_lr = 0.25f;
+  EXPECT_DOUBLE_EQ(learning_rate(config, 14, 30), std::pow(0.875, 10));
+  EXPECT_DOUBLE_EQ(learning_rate(config, 15, 30), 0.25);
+  EXPECT_DOUBLE_EQ(learning_rate(config, 30, 30), 0.25);
 }
 
 TEST(Schedule, FallsOnPlateausDownToTheMinimum) {
