@@ -300,7 +300,7 @@ class OnnxModel final : public models::Model {
     int64_t batch;
   };
 
-  // Of the graph that has all nodes.
+  // Those of the graph that has all nodes.
   graph::Purpose checked_purpose() const {
     return computes_loss(config_) ? graph::Purpose::kEvaluation : graph::Purpose::kInference;
   }

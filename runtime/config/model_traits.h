@@ -77,7 +77,7 @@ struct TargetPart {
 // Elements of a sample's record before part `index`.
 int64_t first_element(const std::vector<TargetPart>& parts, size_t index);
 
-// Of a network that predicts fewer symbols than it sees frames (loss CTC). Frames behind those of a
+// A network that predicts fewer symbols than it sees frames (loss CTC). Frames behind those of a
 // sample are zeros.
 struct TranscriptTraits {
   int64_t frames = 0;         // T of the input, the most that a sample may have

@@ -38,7 +38,7 @@ struct TranscriptErrors {
   }
 };
 
-// Of texts in UTF-8.
+// Both texts are UTF-8.
 TranscriptErrors transcript_errors(std::string_view wanted, std::string_view found);
 
 // Fewest insertions, deletions and substitutions of parts.

@@ -52,7 +52,7 @@ void unit_rows_backward(const graph::OpCall& call) {
   }
 }
 
-// Of the lane's product in a row and column.
+// The lane's product in a row and column.
 bool is_candidate(const graph::ContrastiveSizes& sizes, int64_t row, int64_t column) {
   return (row < sizes.batch) != (column % sizes.rows() < sizes.batch);
 }

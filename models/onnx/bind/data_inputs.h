@@ -21,7 +21,7 @@ struct DataInputs {
   bool takes_tokens = false;
   TensorId documents = kNoTensor;  // (N, T) i32, below 0 for padding; if the samples have them
   TensorId targets = kNoTensor;    // (N, T) i32, the next tokens; kNoTensor in inference
-  // Of networks with several targets, or targets as inputs; none if they are not needed.
+  // For networks with several targets, or targets as inputs; none if they are not needed.
   std::optional<TargetRecord> record = std::nullopt;
   models::DenoiserInputs noised = {};  // for networks that remove noise from images
 };

@@ -44,7 +44,7 @@ class NetworkSizes {
   bool predicts_pixels() const;
   // Whether batch norms use the statistics of a lane in training.
   bool normalises_lanes() const;
-  // Of a network with loss CTC.
+  // For a network with loss CTC.
   config::TranscriptTraits transcript() const;
   // The sizes of data for this network.
   models::ModelIo io() const;

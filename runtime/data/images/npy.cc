@@ -156,7 +156,7 @@ class Npy final : public DataFormat {
   }
 
  private:
-  // Of models with one target.
+  // For models with one target.
   const std::string& train_labels() const {
     return npy_.targets.empty() ? npy_.train_labels : npy_.targets[0].train;
   }

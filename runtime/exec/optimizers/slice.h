@@ -48,8 +48,8 @@ struct OptimizerSlice {
   float* parameters = nullptr;  // fp32: the master weights if the ops read another type
   float* gradients = nullptr;   // overwritten by LAMB, with its directions, and by Exchange
   std::array<void*, kMaxMoments> moments = {};  // null from the first one that is not kept
-  // Of all moments: kF32, kBF16, or kU8 for MomentBlocks (base/moment_block.h), of which the slice
-  // has whole ones.
+  // The type of all moments: kF32, kBF16, or kU8 for MomentBlocks (base/moment_block.h). The slice
+  // has whole blocks.
   DType moment_dtype = DType::kF32;
   uint8_t square_moments = 0;  // bit m: moment m is never negative
   // With kBF16: how moments are rounded, in a host_array(); the number of the parameter; and the

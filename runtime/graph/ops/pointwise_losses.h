@@ -54,7 +54,7 @@ struct PointwiseLoss {
   const BinaryCrossEntropyAttributes* binary =
       kind == OpKind::kBinaryCrossEntropy ? &call.attributes<BinaryCrossEntropyAttributes>()
                                           : nullptr;
-  // Of classes 0 and 1; `weighted`: if they are given.
+  // The weights of classes 0 and 1; `weighted`: if they are given.
   bool weighted = binary != nullptr && binary->weighted;
   float class_weights[2] = {weighted ? binary->weights[0] : 1, weighted ? binary->weights[1] : 1};
   // (outputs) on the host until a device has its own; or null

@@ -24,7 +24,7 @@ struct RandomNormalAttributes {
 
 namespace ops {
 
-// Of the compute type; `shape`: (N, ...). For training graphs.
+// The output has the compute type; `shape`: (N, ...). For training graphs.
 TensorId random_normal(
     GraphBuilder& builder, const std::string& name, const Shape& shape, float mean, float scale);
 

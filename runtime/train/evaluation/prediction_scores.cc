@@ -154,7 +154,7 @@ class Scorer {
   }
 
  private:
-  // Of a sample.
+  // That of a sample.
   size_t target_elements() const {
     const size_t all =
         predictions_.labels.empty() ? predictions_.values.size() : predictions_.labels.size();
