@@ -136,8 +136,7 @@ class BertLayers : private TransformerLayers {
       case Task::kMaskedTokens: return predict_tokens(x, word);
       case Task::kTokenClasses: return classify(dropout("dropout", x));
       case Task::kHiddenStates: return keep_states(x);
-      case Task::kEmbeddings:
-        return ops::contrastive(builder_, pooled(x), texts_, builder_.options().contrastive);
+      case Task::kEmbeddings: return compare_texts(x);
       case Task::kSequenceClasses:
       case Task::kSequenceValues: break;
     }
@@ -156,6 +155,14 @@ class BertLayers : private TransformerLayers {
     if (config_.pooling == BertConfig::Pooling::kMean)
       return ops::token_pooling(builder_, "pooled", x, inputs_.documents);
     return ops::select(builder_, "pooled", x, 1, 0);
+  }
+
+  void compare_texts(TensorId x) {
+    const TensorId vectors = pooled(x);
+    const TensorId similarities = builder_.options().purpose == graph::Purpose::kInference
+                                      ? kNoTensor
+                                      : builder_.input("targets", {lane_batch_}, DType::kF32);
+    ops::contrastive(builder_, vectors, texts_, similarities, builder_.options().contrastive);
   }
 
   void predict_tokens(TensorId x, TensorId word) {

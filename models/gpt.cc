@@ -36,19 +36,29 @@ class GptLayers : private TransformerLayers {
       : TransformerLayers(builder), config_(config), inputs_(inputs), stream_(builder) {}
 
   void add() {
+    if (config_.head == DecoderHead::kReward)
+      return end_reward_model(builder_, hidden_states().x, inputs_.segments);
+    end_decoder(builder_, inputs_, config_.label_smoothing, [&] { return network(); });
+  }
+
+ private:
+  // With the embedding as `head`.
+  DecoderOutput hidden_states() {
     const TensorId token = matrix(kEmbedding, config_.vocabulary, config_.width);
     stream_.begin(ops::dropout(builder_, "transformer.drop", embed(token), config_.dropout));
     stream_.add_blocks(
         config_.layers, "transformer.h.", [&](const std::string& name) { block(name); });
-    const TensorId normed = norm("transformer.ln_f");
-    const TensorId head =
-        config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, config_.width);
-    const TensorId bias =
-        config_.head_bias ? constant("lm_head.bias", config_.vocabulary, 0) : kNoTensor;
-    end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing, bias);
+    return {norm("transformer.ln_f"), token};
   }
 
- private:
+  DecoderOutput network() {
+    DecoderOutput output = hidden_states();
+    if (!config_.tied_head)
+      output.head = matrix("lm_head.weight", config_.vocabulary, config_.width);
+    if (config_.head_bias) output.bias = constant("lm_head.bias", config_.vocabulary, 0);
+    return output;
+  }
+
   // Packed samples bring their positions as ids, which are looked up like tokens.
   TensorId embed(TensorId token) {
     const std::string name = "transformer.embedding";
@@ -151,8 +161,7 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
   double flops_per_sample(const ModelIo& /*io*/) const override {
     const auto width = static_cast<double>(config_.width),
                layers = static_cast<double>(config_.layers),
-               context = static_cast<double>(config_.context),
-               vocabulary = static_cast<double>(config_.vocabulary);
+               context = static_cast<double>(config_.context), outputs = outputs_of_head();
     // Blocks, norms, and the head or shared embedding. Positions and a separate input embedding
     // multiply nothing. Biases count if the original network has them.
     const auto mlp = static_cast<double>(mlp_width_of(config_));
@@ -161,7 +170,7 @@ class Gpt final : public LanguageModelFamily<GptConfig> {
     const double block =
         4 * width * width + 2 * width * mlp + mlp + (norms + attention_biases + 1) * width;
     const double parameters =
-        layers * block + 2 * width + vocabulary * width + (config_.head_bias ? vocabulary : 0);
+        layers * block + 2 * width + outputs * width + (config_.head_bias ? outputs : 0);
     return context * (6 * parameters + 6 * layers * width * context);
   }
 

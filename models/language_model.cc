@@ -10,8 +10,10 @@
 #include "runtime/graph/ops/lora.h"
 #include "runtime/graph/ops/packed_tokens.h"
 #include "runtime/graph/ops/pointwise_losses.h"
+#include "runtime/graph/ops/preference_loss.h"
 #include "runtime/graph/ops/rearrange.h"
 #include "runtime/graph/ops/softmax_cross_entropy.h"
+#include "runtime/graph/ops/token_pooling.h"
 
 namespace lockstep::models {
 
@@ -26,6 +28,8 @@ int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string
 }
 
 namespace {
+
+constexpr int64_t kAnswers = 2;  // of a pair
 
 // The number of tokens of a sample that the loader fills.
 int64_t filled_tokens(const graph::GraphBuilder& builder, int64_t tokens) {
@@ -56,6 +60,13 @@ TensorId target_tokens(graph::GraphBuilder& builder, int64_t lane_batch, int64_t
 
 TokenInputs token_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
   TokenInputs inputs;
+  if (builder.options().preference) {
+    const int64_t texts = kAnswers * lane_batch;
+    inputs = text_inputs(builder, texts, tokens, 0);
+    if (builder.options().purpose != graph::Purpose::kInference)
+      inputs.targets = target_tokens(builder, texts, tokens);
+    return inputs;
+  }
   const bool packed = builder.options().packed;
   const int64_t filled = filled_tokens(builder, tokens);
   const TensorId samples = builder.input(
@@ -126,6 +137,83 @@ void end_language_model(graph::GraphBuilder& builder,
   const TensorId logits = ops::linear(builder, "lm_head", x, head, bias, Activation::kNone);
   if (options.purpose == graph::Purpose::kInference) return builder.keep(logits);
   ops::softmax_cross_entropy(builder, logits, targets, smoothing);
+}
+
+namespace {
+
+// The log probabilities (pairs, 2) of answers.
+TensorId answer_log_probs(graph::GraphBuilder& builder,
+                          const std::string& name,
+                          const DecoderOutput& output,
+                          TensorId targets) {
+  if (!graph::lora_parts(builder, output.head).empty())
+    throw ConfigError(
+        "adapter.lora.match: it matches the output matrix '{}'; allowed with data.preferences: a "
+        "pattern that does not",
+        builder.graph()[output.head].name);
+  const int64_t rows = builder.options().loss_rows;
+  return ops::sequence_log_prob(builder,
+                                name,
+                                output.x,
+                                output.head,
+                                output.bias,
+                                targets,
+                                {builder.shape(targets)[0] / kAnswers, kAnswers},
+                                rows > 0 ? rows : builder.shape(targets).elements());
+}
+
+}  // namespace
+
+void end_decoder(graph::GraphBuilder& builder,
+                 const TokenInputs& inputs,
+                 float label_smoothing,
+                 const std::function<DecoderOutput()>& network) {
+  const DecoderOutput output = network();
+  const auto& preference = builder.options().preference;
+  if (!preference || builder.options().purpose == graph::Purpose::kInference)
+    return end_language_model(
+        builder, output.x, output.head, inputs.targets, label_smoothing, output.bias);
+  const TensorId policy = answer_log_probs(builder, "policy", output, inputs.targets);
+  builder.begin_reference();
+  const TensorId reference = answer_log_probs(builder, "reference", network(), inputs.targets);
+  builder.end_reference();
+  ops::preference_loss(builder,
+                       policy,
+                       reference,
+                       {.beta = preference->beta, .label_smoothing = preference->label_smoothing});
+}
+
+namespace {
+
+// Whether a reward model compares the rewards of pairs. Its loss always does.
+bool rewards_of_pairs(const graph::GraphBuilder& builder) {
+  return builder.options().preference.has_value() ||
+         builder.options().purpose != graph::Purpose::kInference;
+}
+
+}  // namespace
+
+TokenInputs reward_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens) {
+  const int64_t texts = rewards_of_pairs(builder) ? kAnswers * lane_batch : lane_batch;
+  TokenInputs inputs = text_inputs(builder, texts, tokens, 0);
+  // Pairs need no targets, but every sample has one.
+  if (builder.options().purpose != graph::Purpose::kInference)
+    builder.input("targets", {lane_batch}, DType::kI32);
+  return inputs;
+}
+
+void end_reward_model(graph::GraphBuilder& builder, TensorId x, TensorId segments) {
+  const TensorId last = ops::token_pooling(builder, "last", x, segments);
+  const TensorId weight = builder.parameter("score.weight",
+                                            {1, builder.shape(x).columns()},
+                                            {graph::Initializer::Kind::kNormal, 0.02f},
+                                            true);
+  TensorId reward = ops::linear(builder, "score", last, weight, kNoTensor, Activation::kNone);
+  if (rewards_of_pairs(builder))
+    reward = ops::reshape(builder, "rewards", reward, {builder.shape(x)[0] / kAnswers, kAnswers});
+  if (builder.options().purpose == graph::Purpose::kInference) return builder.keep(reward);
+  const PreferenceConfig preference = builder.options().preference.value_or(PreferenceConfig{});
+  ops::preference_loss(builder, reward, kNoTensor, {.label_smoothing = preference.label_smoothing});
 }
 
 void end_text_classifier(graph::GraphBuilder& builder,

@@ -2,6 +2,7 @@
 // The base class of the families that predict the next token; the inputs of a language model, and
 // its output matrix with the loss.
 
+#include <functional>
 #include <string>
 
 #include "models/model.h"
@@ -27,6 +28,7 @@ struct TokenInputs {
 TensorId target_tokens(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
 // Adds the inputs of a graph for samples of `tokens` tokens, packed if GraphOptions::packed is set.
+// If GraphOptions::preference is set, a sample is two texts of four rows, each a row of the batch.
 TokenInputs token_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
 
 // The same without targets, for samples of four rows (tokens, documents, positions, segments).
@@ -54,6 +56,27 @@ void end_language_model(graph::GraphBuilder& builder,
                         float label_smoothing,
                         TensorId bias = kNoTensor);
 
+// A network's last hidden states x (B, T, C), the output matrix (V, C), and its bias or kNoTensor.
+struct DecoderOutput {
+  TensorId x, head, bias = kNoTensor;
+};
+
+// Ends the graph of a decoder, whose layers `network` adds: with end_language_model() or, for pairs
+// of answers, with the loss of DPO (preference_loss.h). The reference is the same network without
+// its LoRA, for which `network` is called again. Throws ConfigError if the head has a LoRA.
+void end_decoder(graph::GraphBuilder& builder,
+                 const TokenInputs& inputs,
+                 float label_smoothing,
+                 const std::function<DecoderOutput()>& network);
+
+// Adds the inputs of a reward model: like text_inputs(), but the segments are 0 for the last token
+// of a text and -1 for all others.
+TokenInputs reward_inputs(graph::GraphBuilder& builder, int64_t lane_batch, int64_t tokens);
+
+// Ends the graph of a reward model: the reward is a linear layer, score.weight, of the last token's
+// x. The output is (B, 1), or (B, 2) for pairs of answers, whose loss is Bradley and Terry's.
+void end_reward_model(graph::GraphBuilder& builder, TensorId x, TensorId segments);
+
 // Ends the graph of a network that predicts classes or values for texts, outputs (B, O), or classes
 // for each token, outputs (B, T, O). In inference the outputs are the graph's output. Otherwise
 // this adds the targets and the loss: softmax cross-entropy for classes, mean squared error for
@@ -67,7 +90,7 @@ void end_text_classifier(graph::GraphBuilder& builder,
 // `section` is the name of the model's config section.
 int64_t resolve_vocabulary(int64_t configured, int64_t needed, const std::string& section);
 
-// Config has the fields `context` and `vocabulary`.
+// Config has the fields `context`, `vocabulary` and `head`.
 template <typename Config>
 class LanguageModelFamily : public Model {
  public:
@@ -76,23 +99,31 @@ class LanguageModelFamily : public Model {
       : config_(config), embedding_(embedding) {}
 
   config::ModelTraits traits() const final {
-    return {.input = config::ModelInput::kTokens,
-            .context = config_.context,
-            .outputs = config_.vocabulary,
-            .outputs_field = "vocabulary",
-            .vocabulary_tensor = embedding_,
-            .has_blocks = true};
+    config::ModelTraits traits = {.input = config::ModelInput::kTokens,
+                                  .context = config_.context,
+                                  .outputs = config_.vocabulary,
+                                  .outputs_field = "vocabulary",
+                                  .vocabulary_tensor = embedding_,
+                                  .has_blocks = true};
+    if (!is_reward_model()) return traits;
+    traits.text_task = config::TextTask::kRewards;
+    traits.vocabulary = config_.vocabulary;
+    traits.outputs = 1;
+    traits.outputs_field = "head";
+    traits.vocabulary_tensor = nullptr;
+    return traits;
   }
 
   ModelConfig resolve(const ModelIo& io) const final {
     Config config = config_;
-    config.vocabulary = resolve_vocabulary(config.vocabulary, io.classes, Config::kName);
+    config.vocabulary = resolve_vocabulary(
+        config.vocabulary, is_reward_model() ? io.vocabulary : io.classes, Config::kName);
     return config;
   }
 
   ModelIo io_of_weights(const ExtentsOf& extents_of) const final {
     ModelIo io;
-    io.classes = extent(extents_of, embedding_, 0, 1);
+    (is_reward_model() ? io.vocabulary : io.classes) = extent(extents_of, embedding_, 0, 1);
     return io;
   }
 
@@ -101,17 +132,28 @@ class LanguageModelFamily : public Model {
                      int64_t tokens,
                      const graph::GraphOptions& options) const final {
     graph::GraphBuilder builder(options);
-    add_layers(builder, token_inputs(builder, lane_batch, tokens > 0 ? tokens : config_.context));
+    const int64_t length = tokens > 0 ? tokens : config_.context;
+    add_layers(builder,
+               is_reward_model() ? reward_inputs(builder, lane_batch, length)
+                                 : token_inputs(builder, lane_batch, length));
     return std::move(builder).finish();
   }
 
  protected:
-  // Adds all layers, and ends the graph with end_language_model().
+  // Adds all layers, and ends the graph with end_decoder() or end_reward_model().
   virtual void add_layers(graph::GraphBuilder& builder, const TokenInputs& inputs) const = 0;
+
+  // Rows of the matrix that multiplies every token's last hidden states. A reward model multiplies
+  // those of one token of a text, which do not count.
+  double outputs_of_head() const {
+    return is_reward_model() ? 0 : static_cast<double>(config_.vocabulary);
+  }
 
   const Config config_;
 
  private:
+  bool is_reward_model() const { return config_.head == DecoderHead::kReward; }
+
   const char* embedding_;
 };
 

@@ -58,17 +58,28 @@ class LlamaLayers : private TransformerLayers {
         stream_(builder) {}
 
   void add() {
+    if (config_.head == DecoderHead::kReward)
+      return end_reward_model(builder_, hidden_states().x, inputs_.segments);
+    end_decoder(builder_, inputs_, config_.label_smoothing, [&] { return network(); });
+  }
+
+ private:
+  // With the embedding as `head`.
+  DecoderOutput hidden_states() {
     const TensorId token = matrix(kEmbedding, config_.vocabulary, sizes_.width);
     stream_.begin(ops::embedding(builder_, "model.embed_tokens", inputs_.tokens, token, kNoTensor));
     stream_.add_blocks(
         config_.layers, "model.layers.", [&](const std::string& name) { block(name); });
-    const TensorId normed = norm("model.norm");
-    const TensorId head =
-        config_.tied_head ? token : matrix("lm_head.weight", config_.vocabulary, sizes_.width);
-    end_language_model(builder_, normed, head, inputs_.targets, config_.label_smoothing);
+    return {norm("model.norm"), token};
   }
 
- private:
+  DecoderOutput network() {
+    DecoderOutput output = hidden_states();
+    if (!config_.tied_head)
+      output.head = matrix("lm_head.weight", config_.vocabulary, sizes_.width);
+    return output;
+  }
+
   void block(const std::string& name) {
     stream_.add(attention(name + "self_attn.", norm(name + "input_layernorm")));
     stream_.add(mlp(name + "mlp.", norm(name + "post_attention_layernorm")));
@@ -190,8 +201,7 @@ class Llama final : public LanguageModelFamily<LlamaConfig> {
     const double pairs = 2 * reach - reach * reach / context;  // of a token, counted twice
     const double block = width * (static_cast<double>(sizes.packed()) + mixed +
                                   3 * static_cast<double>(sizes.mlp_width) + 2);
-    const double parameters =
-        layers * block + width + static_cast<double>(config_.vocabulary) * width;
+    const double parameters = layers * block + width + outputs_of_head() * width;
     return context * (6 * parameters + 6 * layers * mixed * pairs);
   }
 

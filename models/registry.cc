@@ -87,6 +87,8 @@ OpenedModel::OpenedModel(const ModelConfig& config, const RunBatches& run)
   model_->expect(run);
   traits_ = model_->traits();
   traits_.section = config::name_of(config);
+  if (run.answers && traits_.text_task == config::TextTask::kNextToken)
+    traits_.text_task = config::TextTask::kAnswers;
 }
 
 OpenedModel::~OpenedModel() = default;
@@ -124,7 +126,10 @@ int64_t OpenedModel::only_batch(const ModelIo& io) const { return model_->only_b
 std::string OpenedModel::reason_for_fp32() const { return model_->reason_for_fp32(); }
 
 double OpenedModel::flops_per_sample(const ModelIo& io) const {
-  return model_->flops_per_sample(io);
+  const double of_text = model_->flops_per_sample(io);
+  if (!run_.answers) return of_text;
+  // Two texts, whose reference is a forward pass, a third of the work.
+  return 2 * of_text * (traits_.text_task == config::TextTask::kAnswers ? 4.0 / 3 : 1);
 }
 
 ModelIo OpenedModel::io_of_weights(const ExtentsOf& extents_of) const {

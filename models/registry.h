@@ -33,8 +33,9 @@ struct ModelIo {
 // The batches for which a run will build graphs, so that checks can make networks that the run uses
 // too.
 struct RunBatches {
-  int64_t global = 0;  // samples of a step; 0: no run follows
-  int64_t lane = 0;    // of a lane; 0: not known yet
+  int64_t global = 0;    // samples of a step; 0: no run follows
+  int64_t lane = 0;      // of a lane; 0: not known yet
+  bool answers = false;  // samples are pairs of answers (data.preferences)
 };
 
 // Returns the extents of the tensor of this name, as files hold it; nothing if there is no such

@@ -90,6 +90,14 @@ void add_llamas(std::vector<SmallModel>& models) {
   SmallModel padded = {"llama of padding and windows", llama, {0, 131, 0}, 4};
   padded.packed = padded.padded = true;
   models.push_back(padded);
+  SmallModel answers = {"llama of pairs of answers", llama, {0, 131, 0}, 2};
+  answers.answers = answers.padded = true;
+  answers.loss_rows = 48;
+  models.push_back(answers);
+  llama.head = DecoderHead::kReward;
+  answers = {"llama of rewards", llama, {0, 131, 0}, 2};
+  answers.answers = answers.padded = true;
+  models.push_back(answers);
 }
 
 // GPT-J's block, and text encoders. All rows of a text sample are random ids below `classes`, so
@@ -191,6 +199,7 @@ void add_image_models(std::vector<SmallModel>& models) {
 graph::Graph SmallModel::build(graph::GraphOptions options) const {
   options.packed = packed;
   options.loss_rows = loss_rows;
+  if (answers) options.preference = PreferenceConfig{};
   graph::Graph graph = build_model(config, io, lane_batch, options);
   if (padded) graph::set_one_document(graph);
   return graph;

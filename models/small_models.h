@@ -20,6 +20,7 @@ struct SmallModel {
   bool packed = false;    // see GraphOptions; only for language models
   int64_t loss_rows = 0;  // see GraphOptions; only for language models
   bool padded = false;    // texts: AttentionAttributes::one_document
+  bool answers = false;   // samples are pairs of answers: GraphOptions::preference
 
   // Builds the graph; `options` has the rest: the compute type and what the device needs.
   graph::Graph build(graph::GraphOptions options) const;

@@ -21,8 +21,10 @@ double attention_flops(int64_t tokens, int64_t width, int64_t layers) {
 TensorId TransformerLayers::linear(const std::string& name, TensorId x, const Linear& layer) {
   const TensorId weight =
       matrix(name + ".weight", layer.outputs, builder_.shape(x).columns(), layer.initial);
-  if (!layer.row_parts.empty()) builder_.set_row_parts(weight, layer.row_parts);
   const TensorId bias = layer.bias ? constant(name + ".bias", layer.outputs, 0) : kNoTensor;
+  for (const TensorId parameter : {weight, bias})
+    if (!layer.row_parts.empty() && parameter != kNoTensor)
+      builder_.set_row_parts(parameter, layer.row_parts);
   return ops::linear(builder_, name, x, weight, bias, layer.activation);
 }
 

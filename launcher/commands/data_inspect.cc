@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <variant>
 
 #include "launcher/command_line/common_options.h"
@@ -179,10 +178,13 @@ void inspect_samples(const char* name, const data::Dataset* dataset, int64_t cla
     set["per_class"] = per_class;
   }
   std::vector<int64_t> lengths;
-  for (int64_t i = 0; i < dataset->samples(); ++i) lengths.push_back(dataset->length(i));
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < dataset->samples(); ++i) {
+    lengths.push_back(dataset->length(i));
+    tokens += dataset->tokens(i);
+  }
   std::ranges::sort(lengths);
   if (lengths.back() == 0) return;
-  const int64_t tokens = std::accumulate(lengths.begin(), lengths.end(), int64_t{0});
   fmt::print("{}: {} to {} tokens a sample, median {}, {} in all\n",
              name,
              lengths.front(),

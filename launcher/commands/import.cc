@@ -91,7 +91,7 @@ checkpoint::CheckpointState state_of(const RunConfig& config,
   state.config_hash = hash_text(config::recorded_text(config));
   state.extra[checkpoint::kImportedConfigKey] = config::recorded_text(config);
   state.optimizer = train::optimizer_name(config.optimizer);
-  state.moments = train::moment_names(config.optimizer);
+  state.moments = train::saved_moments(config.optimizer);
   state.flat_elements = layout.elements;
   state.layout = train::named_slices(layout);
   return state;

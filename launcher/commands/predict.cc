@@ -122,7 +122,8 @@ class Prediction {
                      .kind = kind(),
                      .class_names = names_,
                      .target_name = data_.summary.target_name,
-                     .blank = blank()},
+                     .blank = blank(),
+                     .row = row()},
                     unfinished,
                     format_);
     });
@@ -146,7 +147,7 @@ class Prediction {
         "step {}: {} outputs of each of {}{} samples are in {}{}{}\n",
         number("step"),
         number("outputs"),
-        found_.tokens > 0 ? fmt::format("{} tokens of each of ", found_.tokens) : "",
+        found_.tokens > 0 ? fmt::format("{} {}s of each of ", found_.tokens, row()) : "",
         found_.samples,
         options_.out,
         format_ == PredictionFormat::kSafetensors ? fmt::format(", tensor '{}'", kOutput) : "",
@@ -159,7 +160,7 @@ class Prediction {
     train::Predictor predictor(run_.context(), run_.memory(), /*with_targets=*/!of_tokens_);
     found_ = predictor.run();
     json_["samples"] = found_.samples;
-    if (found_.tokens > 0) json_["tokens"] = found_.tokens;
+    if (found_.tokens > 0) json_[fmt::format("{}s", row())] = found_.tokens;
     json_["outputs"] = found_.columns;
     if (!root_) return;
     names_ = data_.summary.class_names;
@@ -226,17 +227,24 @@ class Prediction {
       case config::TargetKind::kTranscript: return PredictedKind::kTranscripts;
       case config::TargetKind::kClass:
       case config::TargetKind::kDistribution:
+      case config::TargetKind::kPixelClasses:
       case config::TargetKind::kTokenClasses: return PredictedKind::kClasses;
       case config::TargetKind::kYesNo:
         return found_.columns == 1 ? PredictedKind::kYesNo : PredictedKind::kSeveralYesNo;
       case config::TargetKind::kNone:
       case config::TargetKind::kValues:
-      case config::TargetKind::kPixelClasses:
       case config::TargetKind::kTokens:
       case config::TargetKind::kSimilarity:
+      case config::TargetKind::kPreference:
       case config::TargetKind::kNamed: return PredictedKind::kValues;
     }
     LOCKSTEP_CHECK(false);
+  }
+
+  // What a row is if a sample has several.
+  const char* row() const {
+    const bool token = run_.context().model.scored_kind() != config::TargetKind::kPixelClasses;
+    return token ? "token" : "position";
   }
 
   int32_t blank() const {
@@ -307,7 +315,8 @@ ExitCode predict(Session& session, const PredictOptions& options) {
   EvaluatedConfig evaluated =
       read_evaluated_config(session, options.evaluation, run::RunPurpose::kPredict);
   const bool of_pixels =
-      evaluated.opened.model->traits().target_kind() == config::TargetKind::kPixelClasses;
+      evaluated.opened.model->traits().target_kind() == config::TargetKind::kPixelClasses &&
+      evaluated.opened.model->traits().wants_images();
   bool of_tokens = false;
   collectives::run_on_all(communicator, [&] {
     if (of_pixels)
@@ -351,8 +360,8 @@ CommandSpec predict_command() {
       "The file to write, in the format of its ending, with rows in the set's order. "
       ".csv, .tsv, .jsonl: a row for each sample with 'file' or 'row', 'label' if the data have "
       "it, 'predicted', 'probability' and the probability of each class, or with the value; for "
-      "classes of tokens a row for each word or token; for language models one for each document, "
-      "with its loss. "
+      "classes of tokens a row for each word or token, for those of positions one for each; for "
+      "language models one for each document, with its loss. "
       ".npy: the outputs before softmax or sigmoid, (samples, outputs) or (samples, tokens, "
       "outputs) f32, with zeros for padding; for language models the losses (samples, tokens). "
       ".safetensors: the same as tensor 'output', and in the metadata the JSON lists 'classes', if "

@@ -47,7 +47,9 @@ class Work {
     switch (op_.kind) {
       case OpKind::kLinear: linear(); break;
       case OpKind::kLinearBackward: linear_backward(); break;
-      case OpKind::kLinearCrossEntropy: linear_cross_entropy(); break;
+      case OpKind::kLinearCrossEntropy:
+      case OpKind::kSequenceLogProb:
+      case OpKind::kSequenceLogProbBackward: linear_cross_entropy(); break;
       case OpKind::kConv2d: conv2d(); break;
       case OpKind::kConv2dBackward: conv2d_backward(); break;
       case OpKind::kReshape: break;

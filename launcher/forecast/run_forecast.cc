@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "launcher/forecast/timed_run.h"
+#include "runtime/plan/moment_layout.h"
 #include "runtime/train/evaluation/task_scores.h"
 #include "runtime/train/step/optimizer.h"
 
@@ -44,8 +45,14 @@ void add_checkpoints(const run::PreparedRun& prepared, const Place& place, RunFo
   const CheckpointConfig& config = prepared.config.checkpoint;
   const plan::ParameterLayout& layout = prepared.plan.layout;
   const auto moments = static_cast<int64_t>(train::kept_arrays(prepared.config).size());
-  run.checkpoint_bytes =
-      static_cast<double>(layout.elements + moments * layout.trained()) * sizeof(float);
+  int64_t left_out = 0;
+  for (const collectives::Range& range :
+       plan::ranges_without_last_moment(prepared.config.optimizer, layout))
+    left_out += range.size();
+  const auto& adafactor = prepared.plan.traffic.adafactor;
+  run.checkpoint_bytes = static_cast<double>(layout.elements + moments * layout.trained() -
+                                             left_out + (adafactor ? adafactor->averages : 0)) *
+                         sizeof(float);
   const int64_t steps = prepared.config.train.steps;
   if (config.every > 0) run.checkpoints = steps / config.every;
   if (config.every_minutes > 0)

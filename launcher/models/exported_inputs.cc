@@ -52,6 +52,7 @@ const char* function_of(const config::ModelTraits& model) {
     case config::TargetKind::kTokens:
     case config::TargetKind::kTranscript:
     case config::TargetKind::kSimilarity:
+    case config::TargetKind::kPreference:
     case config::TargetKind::kNamed: return nullptr;
   }
   LOCKSTEP_CHECK(false);

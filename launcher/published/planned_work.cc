@@ -9,6 +9,7 @@
 #include "runtime/graph/ops/attention.h"
 #include "runtime/graph/ops/batched_matmul.h"
 #include "runtime/graph/ops/conv_transpose2d.h"
+#include "runtime/graph/ops/ctc_loss.h"
 #include "runtime/graph/ops/embedding.h"
 #include "runtime/graph/ops/gated_activation.h"
 #include "runtime/graph/ops/linear.h"
@@ -93,13 +94,12 @@ class GraphCounter {
       case OpKind::kPackedTokens:
       case OpKind::kImageNormalize:
       case OpKind::kDiffusionNoise:
+      case OpKind::kTargetPart:
       case OpKind::kReshape:
       case OpKind::kBatchStatistics:
       case OpKind::kGatherLanes:
-      case OpKind::kTotalLoss:
-      case OpKind::kUnitRows:
       case OpKind::kContrastiveSums:
-      case OpKind::kContrastive:
+      case OpKind::kTotalLoss:
       case OpKind::kCountRows:
       // Adapters are small beside the layers that they change.
       case OpKind::kLoraAdd: return;
@@ -153,6 +153,8 @@ class GraphCounter {
       case OpKind::kGather:
       case OpKind::kGatherElements:
       case OpKind::kConcat: return net_.walk(elements(out), {2, 2});
+      case OpKind::kUnitRows: return net_.walk(elements(in), {3, 4});
+      case OpKind::kRandomNormal: return net_.walk(elements(out), {1, 0});
       case OpKind::kRearrange: return net_.walk(elements(out), {2, 2}, {1, 1});
       case OpKind::kSoftmax: return net_.walk(elements(out), {2, 3});
       case OpKind::kPointwise: {
@@ -160,7 +162,8 @@ class GraphCounter {
         return net_.walk(elements(out), {reads + 1, reads + 2}, {1, 1});
       }
 
-      case OpKind::kLinearCrossEntropy: {
+      case OpKind::kLinearCrossEntropy:
+      case OpKind::kSequenceLogProb: {
         const auto shape =
             graph::LinearShape::of(graph_.shape(op.inputs[graph::LinearCrossEntropyIn::kX]),
                                    graph_.shape(op.inputs[graph::LinearCrossEntropyIn::kWeight]));
@@ -168,14 +171,63 @@ class GraphCounter {
         add_product(rows, shape);
         return add_loss(rows * static_cast<double>(shape.outputs));
       }
-      case OpKind::kSoftmaxCrossEntropy: return add_loss(elements(in));
+      case OpKind::kSoftmaxCrossEntropy:
+      case OpKind::kContrastive: return add_loss(elements(in));
+      case OpKind::kCtcLoss: {
+        // Each frame has a state for each symbol and for each blank around the symbols.
+        const graph::CtcLoss<float> ctc{call};
+        const double symbols = static_cast<double>(ctc.record - graph::kCtcFirstSymbol);
+        add_loss(elements(in));
+        return net_.walk(static_cast<double>(ctc.samples * ctc.frames) * (2 * symbols + 1), {2, 4});
+      }
+      case OpKind::kGivenLoss: return net_.walk(elements(in), {1, 1});
       case OpKind::kBinaryCrossEntropy:
+      case OpKind::kPreferenceLoss:
       case OpKind::kMeanSquaredError:
       case OpKind::kMeanAbsoluteError:
       case OpKind::kHuber:
       case OpKind::kSoftCrossEntropy: return net_.walk(elements(in), {4, 3}, {3, 2});
 
-      default: return uncount(graph::name_of(op.kind));
+      // Its steps wait for each other, and no published figures are of such networks.
+      case OpKind::kRecurrent: return uncount(graph::name_of(op.kind));
+
+      // Not in the forward pass of a training graph. They are listed so that the compiler reports
+      // a kind that is forgotten above.
+      case OpKind::kLinearBackward:
+      case OpKind::kLoraAddBackward:
+      case OpKind::kActivationBackward:
+      case OpKind::kEmbeddingBackward:
+      case OpKind::kLayerNormBackward:
+      case OpKind::kRmsNormBackward:
+      case OpKind::kAttentionBackward:
+      case OpKind::kDropoutBackward:
+      case OpKind::kConv2dBackward:
+      case OpKind::kConv2dBatchNorm:
+      case OpKind::kBatchNormBackward:
+      case OpKind::kBatchNormSums:
+      case OpKind::kBatchNormInputGradient:
+      case OpKind::kBatchNormRunning:
+      case OpKind::kMaxPoolBackward:
+      case OpKind::kAvgPoolBackward:
+      case OpKind::kGlobalAvgPoolBackward:
+      case OpKind::kLocalResponseNormBackward:
+      case OpKind::kSequenceLogProbBackward:
+      case OpKind::kUnitRowsBackward:
+      case OpKind::kQkNormBackward:
+      case OpKind::kTokenPoolingBackward:
+      case OpKind::kRotaryBackward:
+      case OpKind::kCachedAttention:
+      case OpKind::kGatedActivationBackward:
+      case OpKind::kRearrangeBackward:
+      case OpKind::kConcatBackward:
+      case OpKind::kGatherBackward:
+      case OpKind::kGatherElementsBackward:
+      case OpKind::kSoftmaxBackward:
+      case OpKind::kGroupNormBackward:
+      case OpKind::kResizeBackward:
+      case OpKind::kConvTranspose2dBackward:
+      case OpKind::kRecurrentBackward:
+      case OpKind::kCount: return;
     }
   }
 

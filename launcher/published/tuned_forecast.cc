@@ -64,7 +64,9 @@ Sharding sharding_of(int zero_stage) {
 
 // Bytes that an update moves for each parameter, as predict_row.cc has them. 0: unknown.
 double update_bytes(const OptimizerConfig& optimizer) {
-  if (std::holds_alternative<MuonConfig>(optimizer.kind)) return 0;
+  if (std::holds_alternative<MuonConfig>(optimizer.kind) ||
+      std::holds_alternative<AdafactorConfig>(optimizer.kind))
+    return 0;
   if (std::holds_alternative<LambConfig>(optimizer.kind)) return 60;
   constexpr double kMoment = 8;  // read and written
   switch (const size_t moments = train::moment_names(optimizer).size()) {
@@ -84,7 +86,8 @@ std::string unknown_because(const run::PreparedRun& prepared,
     return "no published figures of hardware from a file";
   if (prepared.graphs->training.bf16x3) return "no published figures of execution.bf16x3";
   if (update_bytes(prepared.config.optimizer) == 0)
-    return "no published figures of the optimizer Muon";
+    return "no published figures of the optimizer " +
+           train::optimizer_name(prepared.config.optimizer);
   if (std::string why = unjudged_because(hardware, arithmetic_of(prepared)); !why.empty())
     return why;
   return work.uncounted;

@@ -83,7 +83,7 @@ class RowWriter {
   std::vector<std::string> columns() const {
     std::vector<std::string> names = {files_.empty() ? "row" : "file"};
     if (!lines_.empty()) names.emplace_back("line");
-    if (found_.tokens > 0) names.emplace_back("token");
+    if (found_.tokens > 0) names.emplace_back(table_.row);
     if (has_words_) names.emplace_back("word");
     if ((has_labels_ || has_values_) && !has_value_columns()) names.emplace_back("label");
     for (size_t i = 0; has_value_columns() && i < outputs(); ++i)

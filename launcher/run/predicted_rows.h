@@ -49,6 +49,7 @@ struct PredictedTable {
   std::vector<std::string> class_names = {};  // or empty, then numbers stand for them
   std::string target_name = {};               // of values, or ""
   int32_t blank = 0;                          // of transcripts: the class that stands for no symbol
+  const char* row = "token";                  // what a row is if a sample has several
 };
 
 // Writes a table with these columns:
@@ -56,7 +57,7 @@ struct PredictedTable {
 //                  `line`, if the data set knows its lines
 //   token, word    if rows are tokens: the token's index in the sample, and the word that begins
 //                  with it. If the data set knows words, only their first tokens are rows;
-//                  otherwise all but padding
+//                  otherwise all but padding. Other rows have a column PredictedTable::row
 //   label          the target, if the data have some: the name or number of a class, or a value
 //   predicted, probability    of classes: the likeliest and its probability
 //   a column for each class: its probability, by softmax or sigmoid

@@ -1,4 +1,5 @@
 // GPT-2 and GPT-J.
+#include "models/huggingface/decoder_head.h"
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
 
@@ -18,6 +19,7 @@ class Gpt : public Family {
     return Family::has(model) && config_of(model).positions == positions_;
   }
   std::string base_prefix(const ModelConfig& /*model*/) const override { return "transformer."; }
+  bool has_row_per_class(const std::string& name) const override { return name == kScoreWeight; }
 
  protected:
   // Reads the common fields into `gpt`, which has the family's defaults; `dropout` is the default
@@ -48,6 +50,7 @@ void Gpt::read_common(ConfigFields& fields, double dropout, GptConfig& gpt) {
   if (fields.number("embd_pdrop", dropout) != fields.number("resid_pdrop", dropout))
     fields.refuse("embd_pdrop", "the value of resid_pdrop");
   if (!fields.boolean("scale_attn_weights", true)) fields.refuse("scale_attn_weights", "true");
+  gpt.head = read_head(fields);
   fields.ignore(
       "n_ctx summary_activation summary_first_dropout summary_proj_to_labels "
       "summary_type summary_use_proj");
@@ -58,7 +61,7 @@ void Gpt::write_common(const GptConfig& gpt,
                        const char* architecture,
                        Json& config) {
   config["model_type"] = type;
-  config["architectures"] = Json::array({Json(architecture)});
+  write_head(gpt.head, architecture, config);
   config["n_layer"] = gpt.layers;
   config["n_head"] = gpt.heads;
   config["n_embd"] = gpt.width;
@@ -115,7 +118,9 @@ class Gpt2 final : public Gpt {
     return {part};
   }
 
-  bool is_head(const std::string& name) const override { return name == "lm_head.weight"; }
+  bool is_head(const std::string& name) const override {
+    return name == "lm_head.weight" || name == kScoreWeight;
+  }
 
   // Masks that older versions stored.
   bool is_ignored_tensor(const std::string& name) const override {
@@ -123,7 +128,8 @@ class Gpt2 final : public Gpt {
   }
 
   std::string tied_weight(const ModelConfig& model) const override {
-    return config_of(model).tied_head ? "transformer.wte.weight" : "";
+    const GptConfig& gpt = config_of(model);
+    return gpt.tied_head && gpt.head == DecoderHead::kTokens ? "transformer.wte.weight" : "";
   }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
     return name == "lm_head.weight" ? tied_weight(model) : "";
@@ -183,7 +189,9 @@ class Gptj final : public Gpt {
     return parts;
   }
 
-  bool is_head(const std::string& name) const override { return name.starts_with("lm_head."); }
+  bool is_head(const std::string& name) const override {
+    return name.starts_with("lm_head.") || name == kScoreWeight;
+  }
 
   // Masks and tables of angles that older versions stored.
   bool is_ignored_tensor(const std::string& name) const override {
@@ -202,6 +210,7 @@ class Gptj final : public Gpt {
     need(gpt.parallel_block, "parallel_block", "false", "parallel blocks");
     need(gpt.bias, "bias", "false", "biases");
     need(!gpt.attention_bias, "attention_bias", "true", "no biases in attention");
+    if (gpt.head == DecoderHead::kReward) return;
     need(!gpt.tied_head, "tied_head", "true", "an untied head");
     need(gpt.head_bias, "head_bias", "false", "a bias in the head");
   }

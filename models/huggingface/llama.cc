@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "models/huggingface/decoder_head.h"
 #include "models/huggingface/family.h"
 #include "runtime/base/error.h"
 
@@ -169,6 +170,7 @@ class Llama final : public Family {
     llama.sliding_window = read_window(fields, type, llama);
     read_biases(fields, type, llama);
     llama.attention_dropout = static_cast<float>(fields.number("attention_dropout", 0));
+    llama.head = read_head(fields);
     fields.ignore("pretraining_tp");
     for (const char* other : {"rope_interleaved", "use_mrope"}) {
       if (fields.boolean(other, false)) fields.refuse(other, "false");
@@ -215,7 +217,10 @@ class Llama final : public Family {
     return parts;
   }
 
-  bool is_head(const std::string& name) const override { return name == "lm_head.weight"; }
+  bool is_head(const std::string& name) const override {
+    return name == "lm_head.weight" || name == kScoreWeight;
+  }
+  bool has_row_per_class(const std::string& name) const override { return name == kScoreWeight; }
 
   // inv_freq is computed from rope_theta; older versions stored it.
   bool is_ignored_tensor(const std::string& name) const override {
@@ -223,7 +228,8 @@ class Llama final : public Family {
   }
 
   std::string tied_weight(const ModelConfig& model) const override {
-    return config_of(model).tied_head ? "model.embed_tokens.weight" : "";
+    const LlamaConfig& llama = config_of(model);
+    return llama.tied_head && llama.head == DecoderHead::kTokens ? "model.embed_tokens.weight" : "";
   }
   std::string tied_name(const ModelConfig& model, const std::string& name) const override {
     return name == "lm_head.weight" ? tied_weight(model) : "";
@@ -263,7 +269,7 @@ class Llama final : public Family {
         config.value("model_type", std::string()) == kMistral)
       kind = {kMistral, "MistralForCausalLM"};
     config["model_type"] = kind.type;
-    config["architectures"] = Json::array({Json(kind.architecture)});
+    write_head(llama.head, kind.architecture, config);
   }
 
   // A bias that is false is written only if the config.json has the field already.

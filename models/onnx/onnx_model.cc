@@ -3,24 +3,22 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <utility>
 
 #include "models/model.h"
-#include "models/onnx/bind/bound_networks.h"
 #include "models/onnx/bind/data_inputs.h"
-#include "models/onnx/bind/fixed_batch.h"
 #include "models/onnx/bind/network_sizes.h"
 #include "models/onnx/bind/objective.h"
 #include "models/onnx/bind/opened_file.h"
+#include "models/onnx/bind/output_checks.h"
 #include "models/onnx/bind/output_extents.h"
 #include "models/onnx/bind/untrainable.h"
-#include "models/onnx/bind/usual_network.h"
 #include "models/onnx/freed_batch.h"
 #include "models/onnx/nodes/lowering/lowering.h"
+#include "models/onnx/opened_networks.h"
 #include "models/onnx/preprocessing_nodes.h"
 #include "models/onnx/samples/mixing.h"
 #include "models/onnx/trained_file.h"
@@ -32,34 +30,34 @@
 namespace lockstep::onnx {
 namespace {
 
-// Max elements (N, T, T) of masks that are examined in the network of the run's own batch.
-constexpr int64_t kMaxElementsOfMasks = int64_t{1} << 22;
-
 // Limits of the search for a node that mixes samples: the samples of the batch, and the bytes of
 // the network's folded values.
 constexpr int64_t kMaxSamplesToMix = 32, kMaxBytesToMix = int64_t{256} << 20;
 
-// The file is opened when it is first needed, and each network that is needed is bound once: see
-// BoundNetworks. A start of a run needs three: the usual network of check(), that of the run's
-// lanes, and that of the batch in which mixing_node() looks, with which check() compares the usual
-// one.
+// A start of a run needs three networks of OpenedNetworks: the usual one of check(), that of the
+// run's lanes, and that of the batch in which mixing_node() looks, with which check() compares the
+// usual one.
 class OnnxModel final : public models::Model {
  public:
   explicit OnnxModel(const OnnxConfig& config) : config_(config) {}
 
-  void expect(const models::RunBatches& run) const override { run_ = run; }
+  void expect(const models::RunBatches& run) const override {
+    run_ = run;
+    file_.expect_lanes(run.lane);
+  }
 
   void check() const override {
-    outputs_of(opened(), config_);
+    outputs_of(file_.opened(), config_);
     check_objective(config_);
-    const auto& [network, form] = usual();
-    check_outputs(config_, inputs(), *network, form.batch);
-    check_sizes_of_pixels(config_, inputs(), *network, sizes_of(*network).output_numbers());
-    if (run_.global == 0 || !has_open_images()) check_extents_of_outputs();
-    sizes_of(*network).require_tables();
-    require_unshared(opened(), config_);
+    const auto& [network, form] = file_.usual();
+    check_outputs(config_, file_.inputs(), *network, form.batch);
+    check_sizes_of_pixels(
+        config_, file_.inputs(), *network, file_.sizes_of(*network).output_numbers());
+    if (run_.global == 0 || !file_.has_open_images()) check_extents_of_outputs();
+    file_.sizes_of(*network).require_tables();
+    require_unshared(file_.opened(), config_);
     // Throws if a node cannot be lowered to ops.
-    append(checked_purpose(), *network, form, sizes_of(*network).io());
+    append(checked_purpose(), *network, form, file_.sizes_of(*network).io());
   }
 
   std::vector<std::string> problems() const override {
@@ -75,13 +73,16 @@ class OnnxModel final : public models::Model {
       }
     };
     attempt([&] {
-      opened();
+      file_.opened();
       attempt([&] { check_objective(config_); });
-      attempt([&] { require_unshared(opened(), config_); });
+      attempt([&] { require_unshared(file_.opened(), config_); });
       attempt([&] {
-        std::ranges::for_each(unsupported_ops(opened().file, outputs_of(opened(), config_)), tell);
+        std::ranges::for_each(
+            unsupported_ops(file_.opened().file, outputs_of(file_.opened(), config_)), tell);
       });
-      attempt([&] { std::ranges::for_each(node_problems(inputs(), opened(), config_), tell); });
+      attempt([&] {
+        std::ranges::for_each(node_problems(file_.inputs(), file_.opened(), config_), tell);
+      });
     });
     if (found.empty()) attempt([&] { check(); });
     return found;
@@ -89,55 +90,65 @@ class OnnxModel final : public models::Model {
 
   config::ModelTraits traits() const override {
     if (config_.file.empty()) return {.loss = config_.loss};
-    const Network& network = *usual().network;
-    config::ModelTraits traits{.file = config_.file,
-                               .input = inputs().kind(),
-                               .computes_loss = computes_loss(config_),
-                               .loss = loss_of(scored(config_)),
-                               .huber_delta = config_.huber_delta,
-                               .outputs = sizes_of(network).outputs(),
-                               .outputs_field = "file",
-                               .normalises_lanes = sizes_of(network).normalises_lanes(),
-                               .pixel_classes = sizes_of(network).predicts_pixels(),
-                               .targets = asked_targets(opened(), config_, inputs(), network)};
+    const Network& network = *file_.usual().network;
+    config::ModelTraits traits{
+        .file = config_.file,
+        .input = file_.inputs().kind(),
+        .computes_loss = computes_loss(config_),
+        .loss = loss_of(scored(config_)),
+        .huber_delta = config_.huber_delta,
+        .outputs = file_.sizes_of(network).outputs(),
+        .outputs_field = "file",
+        .normalises_lanes = file_.sizes_of(network).normalises_lanes(),
+        .pixel_classes = !file_.sizes_of(network).class_extents().empty(),
+        .targets = asked_targets(file_.opened(), config_, file_.inputs(), network)};
     if (const auto& diffusion = config_.diffusion) {
       traits.loss = Loss::kMeanSquaredError;
-      traits.outputs = sizes_of(network).classes();
-      traits.diffusion = config::DiffusionTraits{.fields = "diffusion.",
-                                                 .schedule = diffusion->schedule,
-                                                 .target = diffusion->target,
-                                                 .with_classes = inputs().has(Meaning::kClasses),
-                                                 .without_classes = diffusion->label_dropout > 0};
+      traits.outputs = file_.sizes_of(network).classes();
+      traits.diffusion =
+          config::DiffusionTraits{.fields = "diffusion.",
+                                  .schedule = diffusion->schedule,
+                                  .target = diffusion->target,
+                                  .with_classes = file_.inputs().has(Meaning::kClasses),
+                                  .without_classes = diffusion->label_dropout > 0};
     }
-    if (is_transcript(config_)) traits.transcript = sizes_of(network).transcript();
-    if (inputs().kind() != config::ModelInput::kTokens) return traits;
-    traits.context = inputs().context();
+    if (is_transcript(config_)) traits.transcript = file_.sizes_of(network).transcript();
+    if (file_.inputs().kind() != config::ModelInput::kTokens) return traits;
+    traits.context = file_.inputs().context();
     traits.text_task = text_task_of(config_);
-    if (config_.task != Task::kNextToken) traits.segments = sizes_of(network).segments();
+    if (config_.task != Task::kNextToken) traits.segments = file_.sizes_of(network).segments();
     traits.segments_field = traits.vocabulary_field = "file";
-    traits.vocabulary = sizes_of(network).vocabulary();
+    traits.vocabulary = file_.sizes_of(network).vocabulary();
     traits.tells_documents_apart = false;
     return traits;
   }
 
   ModelConfig resolve(const models::ModelIo& io) const override {
-    const std::shared_ptr<const Network> bound = network_of(any_form(io), io);
+    const std::shared_ptr<const Network> bound = file_.network_of(file_.any_form(io), io);
     const Network& network = *bound;
-    check_sizes_of_pixels(config_, inputs(), network, sizes_of(network).output_numbers());
-    if (inputs().kind() == config::ModelInput::kFeatures &&
-        sizes_of(network).features() != io.features)
+    check_sizes_of_pixels(
+        config_, file_.inputs(), network, file_.sizes_of(network).output_numbers());
+    if (file_.inputs().kind() == config::ModelInput::kFeatures &&
+        file_.sizes_of(network).features() != io.features)
       throw ConfigError("model.onnx.file: {} takes {} features; the data has {}",
                         config_.file,
-                        sizes_of(network).features(),
+                        file_.sizes_of(network).features(),
                         io.features);
-    if (has_parts(config_, inputs())) return config_;  // the data were opened for them
+    if (has_parts(config_, file_.inputs())) return config_;  // the data were opened for them
+    const Extents positions = file_.sizes_of(network).class_extents();
+    if (!io.targets.empty() && io.targets.front().extents != positions)
+      throw ConfigError(
+          "model.onnx.file: {} has a class for each of {} positions; the data has labels of {}",
+          config_.file,
+          to_string(positions),
+          to_string(io.targets.front().extents));
     const bool classes = has_labels(scored(config_)) || is_transcript(config_) || config_.diffusion;
-    const int64_t outputs =
-                      config_.diffusion ? sizes_of(network).classes() : sizes_of(network).outputs(),
+    const int64_t outputs = config_.diffusion ? file_.sizes_of(network).classes()
+                                              : file_.sizes_of(network).outputs(),
                   wanted = classes ? io.classes : io.target_columns;
     const bool good = computes_loss(scored(config_)) ||
                       (classes ? outputs >= wanted : wanted == 0 || outputs == wanted);
-    if (!good && (!config_.diffusion || inputs().has(Meaning::kClasses)))
+    if (!good && (!config_.diffusion || file_.inputs().has(Meaning::kClasses)))
       throw ConfigError("model.onnx.file: {} has {} {}; the data has {} {}",
                         config_.file,
                         outputs,
@@ -148,13 +159,13 @@ class OnnxModel final : public models::Model {
   }
 
   models::ModelIo io_of_weights(const models::ExtentsOf& /*extents_of*/) const override {
-    return sizes_of(*usual().network).io();
+    return file_.sizes_of(*file_.usual().network).io();
   }
 
   // An older revision used the rule for files that declare nothing.
   std::optional<ModelConfig> with_recorded_parameters(
       const std::set<std::string>& names) const override {
-    if (config_.parameters != OnnxConfig::Parameters::kDeclared || !opened().file.declares ||
+    if (config_.parameters != OnnxConfig::Parameters::kDeclared || !file_.opened().file.declares ||
         parameter_names() == names)
       return std::nullopt;
     OnnxConfig guessed = config_;
@@ -168,11 +179,13 @@ class OnnxModel final : public models::Model {
 
   // The file's initializers with the elements of trained parameters.
   std::map<std::string, Array> trained(const TrainedElements& elements_of_parameter) const {
-    const auto& [bound, form] = usual();
+    const auto& [bound, form] = file_.usual();
     const Network& network = *bound;
     std::map<std::string, Array> arrays;
-    const Appended made = append(
-        graph::GraphOptions(graph::Purpose::kTraining), network, form, sizes_of(network).io());
+    const Appended made = append(graph::GraphOptions(graph::Purpose::kTraining),
+                                 network,
+                                 form,
+                                 file_.sizes_of(network).io());
     for (const LoweredParameter& parameter : made.parameters) {
       const Value& value = network.values[static_cast<size_t>(parameter.value)];
       arrays[value.name] =
@@ -184,8 +197,8 @@ class OnnxModel final : public models::Model {
   }
 
   void add_preprocessing(const config::Preprocessing& preprocessing, Additions& additions) const {
-    const std::vector<PreparedInput> prepared = prepared_inputs(inputs().meanings());
-    const size_t output = outputs_of(opened(), scored(config_)).front();
+    const std::vector<PreparedInput> prepared = prepared_inputs(file_.inputs().meanings());
+    const size_t output = outputs_of(file_.opened(), scored(config_)).front();
     const std::shared_ptr<const OpenedFile> written = open_file(config_);  // maybe of a fixed batch
     add_preprocessing_nodes(written->file, prepared, output, preprocessing, additions);
   }
@@ -195,10 +208,10 @@ class OnnxModel final : public models::Model {
                      int64_t tokens,
                      const graph::GraphOptions& options) const override {
     const BoundForm form = {lane_batch,
-                            tokens > 0 ? tokens : inputs().context(),
-                            sample_of(io),
+                            tokens > 0 ? tokens : file_.inputs().context(),
+                            file_.sample_of(io),
                             is_stream(config_, options)};
-    const std::shared_ptr<const Network> network = network_of(form, io);
+    const std::shared_ptr<const Network> network = file_.network_of(form, io);
     graph::Graph graph = append(options, *network, form, io).graph;
     const bool learns = std::ranges::any_of(
         graph.parameters, [&](TensorId id) { return graph[id].running_momentum == 0; });
@@ -223,14 +236,16 @@ class OnnxModel final : public models::Model {
       const auto is_it = [&](const BoundBatch& other) { return other.batch == samples; };
       if (bound.size() == 2 || std::ranges::any_of(bound, is_it)) return;
       try {
-        bound.push_back({networks().get(form_of(samples, io), kMaxBytesToMix), samples});
+        bound.push_back(
+            {file_.networks().get(file_.form_of(samples, io), kMaxBytesToMix), samples});
       } catch (const ConfigError&) {  // the file does not accept so many
       }
     };
     add(batch);
     // The second batch: the one that the lanes need anyway, or one that is bound already.
     if (!bound.empty() && lane_batch > 1 && config_.task != Task::kNextToken) add(lane_batch);
-    if (const auto other = networks().other_batch(form_of(batch, io)); !bound.empty() && other)
+    if (const auto other = file_.networks().other_batch(file_.form_of(batch, io));
+        !bound.empty() && other)
       add(*other);
     add(half);
     add(lane_batch);
@@ -245,31 +260,19 @@ class OnnxModel final : public models::Model {
     return mixing_node_of(bound);
   }
 
-  int64_t fewest_samples() const override { return usual().form.batch; }
+  int64_t fewest_samples() const override { return file_.usual().form.batch; }
 
-  int64_t only_batch(const models::ModelIo& io) const override {
-    if (const int64_t fixed = fixed_batch(opened().file); fixed > 0) return fixed;
-    const int64_t fits = usual().form.batch;
-    if (networks().other_batch(form_of(fits, io))) return 0;
-    for (const int64_t other : {2 * fits, 3 * fits}) {
-      try {
-        networks().get(form_of(other, io));
-        return 0;
-      } catch (const ConfigError&) {  // the nodes do not accept so many
-      }
-    }
-    return fits;
-  }
+  int64_t only_batch(const models::ModelIo& io) const override { return file_.only_batch(io); }
 
   std::string reason_for_fp32() const override {
     if (config_.diffusion) return "16 bits cannot distinguish all times of model.onnx.diffusion";
-    const auto& [network, form] = usual();
-    return append(checked_purpose(), *network, form, sizes_of(*network).io()).reason_for_fp32;
+    const auto& [network, form] = file_.usual();
+    return append(checked_purpose(), *network, form, file_.sizes_of(*network).io()).reason_for_fp32;
   }
 
   // Includes matrix products outside of linear layers.
   double flops_per_sample(const models::ModelIo& io) const override {
-    const int64_t samples = any_form(io).batch;
+    const int64_t samples = file_.any_form(io).batch;
     const graph::Graph graph = build(io, samples, 0, graph::Purpose::kInference);
     int64_t flops = 0;
     for (const graph::Op& op : graph.ops) {
@@ -280,11 +283,7 @@ class OnnxModel final : public models::Model {
     return 3 * static_cast<double>(flops) / static_cast<double>(samples);
   }
 
-  void release() const override {
-    const std::lock_guard lock(mutex_);
-    usual_.reset();
-    if (networks_) networks_->clear();
-  }
+  void release() const override { file_.release(); }
 
  private:
   using Task = OnnxConfig::Task;
@@ -305,57 +304,6 @@ class OnnxModel final : public models::Model {
     return computes_loss(config_) ? graph::Purpose::kEvaluation : graph::Purpose::kInference;
   }
 
-  // The file and what depends on it alone: opened at the first call. All throw ConfigError.
-  const OpenedFile& opened() const {
-    const std::lock_guard lock(mutex_);
-    if (opened_ == nullptr) opened_ = open_with_free_batch(config_);
-    return *opened_;
-  }
-  const NetworkInputs& inputs() const {
-    const OpenedFile& file = opened();
-    const std::lock_guard lock(mutex_);
-    if (!inputs_) inputs_.emplace(file, config_);
-    return *inputs_;
-  }
-  BoundNetworks& networks() const {
-    const NetworkInputs& of = inputs();
-    const std::lock_guard lock(mutex_);
-    if (!networks_) networks_.emplace(of);
-    return *networks_;
-  }
-  UsualNetwork usual() const {
-    BoundNetworks& bound = networks();
-    const std::lock_guard lock(mutex_);
-    if (!usual_) usual_ = usual_network(*inputs_, *opened_, config_, bound);
-    return *usual_;
-  }
-
-  BoundForm form_of(int64_t batch, const models::ModelIo& io) const {
-    return {
-        batch, inputs().context(), sample_of(io), is_stream(config_, graph::Purpose::kInference)};
-  }
-  // For samples like those of `io`, with a batch that the network takes: one that is bound, or that
-  // of the run's lanes.
-  BoundForm any_form(const models::ModelIo& io) const {
-    BoundForm form = form_of(usual().form.batch, io);
-    if (networks().has(form)) return form;
-    if (const auto other = networks().other_batch(form))
-      form.batch = *other;
-    else if (run_.lane > 0)
-      form.batch = run_.lane;
-    return form;
-  }
-  // The network of this form. If the nodes accept one batch alone, the error names it.
-  std::shared_ptr<const Network> network_of(const BoundForm& form,
-                                            const models::ModelIo& io) const {
-    try {
-      return networks().get(form);
-    } catch (const ConfigError& error) {
-      const int64_t only = fixed_batch(opened().file) > 0 ? 0 : only_batch(io);
-      if (only == 0 || only == form.batch) throw;
-      throw ConfigError("{} ({})", refusal_of_batch(opened().file, form.batch, only), error.what());
-    }
-  }
   static int64_t mixing_batch(int64_t global_batch) {
     return std::clamp<int64_t>(global_batch, 2, kMaxSamplesToMix);
   }
@@ -364,39 +312,34 @@ class OnnxModel final : public models::Model {
     for (const BoundBatch& each : bound) networks.push_back({*each.network, each.batch});
     return onnx::mixing_node(networks[0],
                              networks.size() > 1 ? &networks[1] : nullptr,
-                             sizes_of(*bound[0].network).output_numbers());
+                             file_.sizes_of(*bound[0].network).output_numbers());
   }
 
   // Running statistics are among them.
   std::set<std::string> parameter_names() const {
-    const auto& [network, form] = usual();
-    const graph::Graph graph =
-        append(
-            graph::GraphOptions(graph::Purpose::kTraining), *network, form, sizes_of(*network).io())
-            .graph;
+    const auto& [network, form] = file_.usual();
+    const graph::Graph graph = append(graph::GraphOptions(graph::Purpose::kTraining),
+                                      *network,
+                                      form,
+                                      file_.sizes_of(*network).io())
+                                   .graph;
     std::set<std::string> names;
     for (const TensorId id : graph.parameters) names.insert(graph[id].name);
     return names;
   }
 
-  // Whether the size of images is open, so that the data may have others than the usual ones.
-  bool has_open_images() const {
-    if (inputs().kind() != config::ModelInput::kImages) return false;
-    return std::ranges::count(with_open_ones(inputs(), opened(), config_, {-1, -1, -1}), -1) > 0;
-  }
-
   // Compares with the network of another batch: that of mixing_node() if a run follows, which needs
   // it too.
   void check_extents_of_outputs() const {
-    const auto& [network, usual_form] = usual();
+    const auto& [network, usual_form] = file_.usual();
     const int64_t twice = 2 * usual_form.batch;
     for (const int64_t samples : {run_.global > 0 ? mixing_batch(run_.global) : twice, twice}) {
       if (samples == usual_form.batch) continue;
       BoundForm form = usual_form;
       form.batch = samples;
       try {
-        const auto other =
-            samples == twice ? networks().get(form) : networks().get(form, kMaxBytesToMix);
+        const auto other = samples == twice ? file_.networks().get(form)
+                                            : file_.networks().get(form, kMaxBytesToMix);
         return compare_extents_of_outputs(*network, *other);
       } catch (const OutputExtentsError&) {
         throw;
@@ -406,39 +349,7 @@ class OnnxModel final : public models::Model {
   }
 
   void compare_extents_of_outputs(const Network& network, const Network& other) const {
-    require_same_extents(config_.file, sizes_of(network).output_numbers(), network, other);
-  }
-
-  NetworkSizes sizes_of(const Network& network) const {
-    return {opened(), config_, inputs(), network};
-  }
-
-  Extents sample_of(const models::ModelIo& io) const {
-    if (inputs().kind() != config::ModelInput::kImages) return {};
-    const Extents images = {io.channels, io.height, io.width};
-    const Extents taken = with_open_ones(inputs(), opened(), config_, images);
-    if (taken != images)
-      throw ConfigError(
-          "model.onnx.file: {} takes images of {} (channels, height, width); the data has {}{}",
-          config_.file,
-          to_string(taken),
-          to_string(images),
-          taken[0] == images[0] ? remedy_of_size(taken) : "");
-    return images;
-  }
-  std::string remedy_of_size(const Extents& taken) const {
-    return fmt::format(
-        "; {}export the network with open heights and widths: {}",
-        taken[1] == taken[2] ? fmt::format("set data.image.size to {}, or ", taken[1]) : "",
-        export_line(opened().file, {2, 3}));
-  }
-  // The network whose masks of tokens are examined for a network of this form: that of as few
-  // samples as can be told apart, if it is bound, or the network itself, if its masks are small.
-  std::shared_ptr<const Network> probe_of(const BoundForm& form) const {
-    BoundForm few = form;
-    few.batch = std::min(form.batch, kSamplesOfMasks);
-    const bool small = form.batch * form.tokens * form.tokens <= kMaxElementsOfMasks;
-    return networks().get(small && !networks().has(few) ? form : few);
+    require_same_extents(config_.file, file_.sizes_of(network).output_numbers(), network, other);
   }
 
   Appended append(const graph::GraphOptions& options,
@@ -450,14 +361,16 @@ class OnnxModel final : public models::Model {
     const bool predicts =
         options.purpose == graph::Purpose::kInference && !config_.predictions.empty();
     const Network predicting =
-        predicts ? without_other_nodes(bound, {sizes_of(bound).output_numbers()[1]}) : Network();
+        predicts ? without_other_nodes(bound, {file_.sizes_of(bound).output_numbers()[1]})
+                 : Network();
     const Network& network = predicts ? predicting : bound;
-    const NetworkSizes sizes = sizes_of(bound);
+    const NetworkSizes sizes = file_.sizes_of(bound);
     const int64_t ids = config_.diffusion ? sizes.classes() : sizes.vocabulary();
-    const bool targets =
-        options.purpose != graph::Purpose::kInference || (computes_loss(config_) && !predicts);
-    const DataInputs data =
-        append_data_inputs(builder, opened(), config_, inputs(), network, io, ids, targets);
+    const bool targets = options.purpose != graph::Purpose::kInference ||
+                         (computes_loss(config_) && !predicts) ||
+                         (compares_vectors(config_) && file_.inputs().has(Meaning::kTarget));
+    const DataInputs data = append_data_inputs(
+        builder, file_.opened(), config_, file_.inputs(), network, io, ids, targets);
     LoweringOptions how = {
         .synchronised_norms = config_.batch_norm == OnnxConfig::BatchNorm::kSynchronised,
         .documents = data.documents};
@@ -465,10 +378,10 @@ class OnnxModel final : public models::Model {
       const DataInputs::Input& input = data.inputs[index];
       if (input.tensor == kNoTensor) continue;
       if (input.limit > 0) how.limits[network.inputs[index]] = input.limit;
-      if (inputs().meanings()[index] == Meaning::kMask)
+      if (file_.inputs().meanings()[index] == Meaning::kMask)
         how.token_masks.push_back(network.inputs[index]);
     }
-    const auto probe = how.token_masks.empty() ? nullptr : probe_of(form);
+    const auto probe = how.token_masks.empty() ? nullptr : file_.probe_of(form);
     how.probe = probe.get();
     Lowering lowering(network, builder, how);
     for (size_t index = 0; index < network.inputs.size(); ++index)
@@ -486,12 +399,8 @@ class OnnxModel final : public models::Model {
   }
 
   const OnnxConfig config_;
+  const OpenedNetworks file_{config_};
   mutable models::RunBatches run_;  // set before all other calls
-  mutable std::mutex mutex_;
-  mutable std::shared_ptr<const OpenedFile> opened_;
-  mutable std::optional<NetworkInputs> inputs_;
-  mutable std::optional<BoundNetworks> networks_;
-  mutable std::optional<UsualNetwork> usual_;
 };
 
 }  // namespace

@@ -96,7 +96,8 @@ inline void encode_moments(const MomentMap& map, const float* from, MomentBlock&
 
 // Whether a moment of this name, PyTorch's, is never negative.
 constexpr bool is_moment_of_squares(std::string_view name) {
-  return name == "exp_avg_sq" || name == "max_exp_avg_sq" || name == "square_avg" || name == "sum";
+  return name == "exp_avg_sq" || name == "max_exp_avg_sq" || name == "square_avg" ||
+         name == "sum" || name == "variance";
 }
 
 constexpr const MomentMap& moment_map(bool of_squares) {

@@ -15,6 +15,8 @@ TargetKind target_of(TextTask task) {
     case TextTask::kSequenceValues: return TargetKind::kValues;
     case TextTask::kTokenClasses: return TargetKind::kTokenClasses;
     case TextTask::kEmbeddings: return TargetKind::kSimilarity;
+    case TextTask::kAnswers:
+    case TextTask::kRewards: return TargetKind::kPreference;
     case TextTask::kHiddenStates: return TargetKind::kNone;
   }
   LOCKSTEP_CHECK(false);
@@ -29,11 +31,12 @@ const char* description_of(TargetKind kind) {
     case TargetKind::kYesNo: return "numbers in [0, 1]";
     case TargetKind::kValues: return "values";
     case TargetKind::kDistribution: return "a probability for each class";
-    case TargetKind::kPixelClasses: return "a class for each pixel";
+    case TargetKind::kPixelClasses: return "a class for each pixel or position";
     case TargetKind::kTokens: return "tokens";
     case TargetKind::kTokenClasses: return "a class for each token";
     case TargetKind::kTranscript: return "transcripts";
     case TargetKind::kSimilarity: return "pairs of texts";
+    case TargetKind::kPreference: return "pairs of answers";
     case TargetKind::kNamed: return "targets with names";
   }
   LOCKSTEP_CHECK(false);
@@ -72,7 +75,8 @@ bool ModelTraits::has_accuracy() const {
     case TargetKind::kDistribution:
     case TargetKind::kPixelClasses:
     case TargetKind::kTokens:
-    case TargetKind::kTokenClasses: return true;
+    case TargetKind::kTokenClasses:
+    case TargetKind::kPreference: return true;
     case TargetKind::kValues:
     case TargetKind::kTranscript:
     case TargetKind::kSimilarity:

@@ -24,6 +24,8 @@ enum class TextTask {
   kSequenceValues,  // (O) f32 values
   kTokenClasses,    // (T) i32 a class for each token; -1: not counted
   kEmbeddings,      // () f32 the similarity of a sample's texts; NaN: not given
+  kAnswers,         // (2, T) i32 the next tokens of a better and a worse answer; -1: not counted
+  kRewards,         // () i32, unused: a sample is a better and a worse answer
   kHiddenStates     // () i32, unused: such a model is not trained
 };
 
@@ -39,6 +41,7 @@ enum class TargetKind {
   kTokenClasses,  // (T) i32 a class for each token; -1: not counted
   kTranscript,    // symbols, fewer than the outputs
   kSimilarity,    // how similar the two texts of a sample are
+  kPreference,    // the first of a sample's two texts is better
   kNamed          // several, or inputs of the network: ModelTraits::targets
 };
 

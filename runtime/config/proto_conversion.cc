@@ -91,7 +91,7 @@ class SectionReader {
         refuse_value(path(name), value, when_words(path_, *f));
       }
       if (const std::string words = required_words(message_, path_, *f); !words.empty())
-        throw ConfigError("{}: missing; allowed: {}, {}", path(name), describe_type(*f), words);
+        throw ConfigError("{}: {}; allowed: {}", path(name), words, describe_type(*f));
     }
     get(f, value);
     check_value(path(name), value, *f);

@@ -18,6 +18,7 @@ inline bool predicts_classes(const ModelTraits& model) {
     case TargetKind::kTokens:
     case TargetKind::kTranscript:
     case TargetKind::kSimilarity:
+    case TargetKind::kPreference:
     case TargetKind::kNamed: return false;
   }
   return false;

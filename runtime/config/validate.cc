@@ -73,6 +73,14 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
   }
 }
 
+void validate_adafactor(const OptimizerConfig& optimizer) {
+  if (std::holds_alternative<AdafactorConfig>(optimizer.kind) &&
+      optimizer.moments != OptimizerConfig::MomentType::kFp32)
+    refuse_value("optimizer.moments",
+                 optimizer.moments == OptimizerConfig::MomentType::kBf16 ? "BF16" : "INT8",
+                 "FP32 with optimizer.adafactor, which keeps next to no moments");
+}
+
 void validate_muon(const RunConfig& config) {
   const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind);
   if (muon == nullptr) return;
@@ -295,6 +303,7 @@ void validate(const RunConfig& config) {
   validate_groups(config.train);
   validate_adapter(config.adapter);
   validate_optimizer(config.optimizer);
+  validate_adafactor(config.optimizer);
   validate_muon(config);
   validate_schedule(config.schedule);
   if (config.train.steps > 0) validate_schedule_length(config.schedule, config.train.steps);

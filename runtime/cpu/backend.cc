@@ -13,6 +13,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/threads.h"
 #include "runtime/base/time.h"
+#include "runtime/cpu/flat/adafactor.h"
 #include "runtime/cpu/flat/add_rows.h"
 #include "runtime/cpu/flat/content_hash.h"
 #include "runtime/cpu/flat/optimizers.h"
@@ -127,6 +128,15 @@ class CpuBackend final : public exec::Backend {
     ExactSum squares;
     cpu::add_squares(matrix, shape.elements(), &squares);
     cpu::newton_schulz(matrix, shape, std::sqrt(squares.value()), workspace);
+  }
+
+  void add_factored_squares(const exec::FactoredPiece& piece,
+                            const exec::FactoredStep* step) override {
+    cpu::add_factored_squares(piece, *step);
+  }
+  void factored_directions(const exec::FactoredPiece& piece,
+                           const exec::FactoredStep* step) override {
+    cpu::factored_directions(piece, *step);
   }
 
   double peak_flops() override { return cpu::peak_flops() * compute_threads(); }

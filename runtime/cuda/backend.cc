@@ -16,6 +16,7 @@
 #include "runtime/cuda/context.h"
 #include "runtime/cuda/cudnn/cudnn_attention.h"
 #include "runtime/cuda/cudnn/cudnn_conv2d.h"
+#include "runtime/cuda/flat/adafactor.h"
 #include "runtime/cuda/flat/add_rows.h"
 #include "runtime/cuda/flat/flat_update.h"
 #include "runtime/cuda/flat/power_sgd_products.h"
@@ -203,6 +204,15 @@ class Gpu final : public CudaBackend {
           matrix, shape, options_.tf32, workspace, stream(), multiply);
     // Also in FP16, whose range is too small for the entries of a large matrix of norm 1.
     cuda::newton_schulz<BFloat16>(matrix, shape, false, workspace, stream(), multiply);
+  }
+
+  void add_factored_squares(const exec::FactoredPiece& piece,
+                            const exec::FactoredStep* step) override {
+    cuda::add_factored_squares(piece, step, stream());
+  }
+  void factored_directions(const exec::FactoredPiece& piece,
+                           const exec::FactoredStep* step) override {
+    cuda::factored_directions(piece, step, stream());
   }
 
   std::unique_ptr<exec::RepeatedWork> repeated_work() override {

@@ -28,7 +28,9 @@ class Counter {
       case OpKind::kGatherLanes: return {};  // an exchange of the executor
       case OpKind::kLinear: linear(); break;
       case OpKind::kLinearBackward: linear_backward(); break;
-      case OpKind::kLinearCrossEntropy: linear_cross_entropy(); break;
+      case OpKind::kLinearCrossEntropy:
+      case OpKind::kSequenceLogProb:
+      case OpKind::kSequenceLogProbBackward: linear_cross_entropy(); break;
       case OpKind::kConv2d:
       case OpKind::kConvTranspose2d: multiply(type_of(graph::InputName::at(0))); break;
       case OpKind::kConv2dBackward: conv2d_backward(); break;
@@ -65,13 +67,10 @@ class Counter {
       case OpKind::kBatchNormInputGradient: launch(1); break;
       case OpKind::kSoftmaxCrossEntropy: softmax_cross_entropy(); break;
       case OpKind::kContrastive: launch(2); break;
-      case OpKind::kBinaryCrossEntropy:
-      case OpKind::kMeanSquaredError:
-      case OpKind::kMeanAbsoluteError:
-      case OpKind::kHuber:
-      case OpKind::kSoftCrossEntropy:
       case OpKind::kCtcLoss: launch(1); break;
-      default: break;
+      default:
+        if (graph::schema_of(op_.kind).is_loss) sum_loss_rows(rows_of_prediction());
+        break;
     }
     return work_;
   }
@@ -146,7 +145,8 @@ class Counter {
                         static_cast<double>(size_of(type));
     // Each chunk reads the weights, and adds to their gradient.
     const double weight = bytes(op_.inputs[graph::LinearCrossEntropyIn::kWeight]);
-    work_.launches = chunks * (2 + d_x + d_weight) + 1;
+    work_.launches = chunks * (2 + d_x + d_weight);
+    sum_loss_rows(loss.shape.rows);
     work_.bytes +=
         static_cast<double>(chunks - 1) * (1 + d_x) * weight +
         (d_weight ? static_cast<double>(chunks - 1) * 2 * bytes(op_.outputs[Out::kDWeight]) : 0);
@@ -240,8 +240,14 @@ class Counter {
 
   // Each logit is read once, and its gradient written over it. The rest of a very long row is read
   // again.
+  int64_t rows_of_prediction() const {
+    return call_.input_shape(graph::LossIn::kPrediction).rows();
+  }
+  // One block reads the results of few rows, or the sums of many blocks.
+  void sum_loss_rows(int64_t rows) { launch(loss_row_parts(rows) == 1 ? 1 : 2); }
+
   void softmax_cross_entropy() {
-    launch(1);
+    sum_loss_rows(rows_of_prediction());
     work_.bytes += reread_logits(graph::SoftmaxCrossEntropy<std::byte>{call_}.rows,
                                  graph::SoftmaxCrossEntropy<std::byte>{call_}.classes,
                                  type_of(graph::LossIn::kPrediction));

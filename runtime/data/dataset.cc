@@ -119,7 +119,17 @@ int32_t Dataset::label(int64_t index) const {
 
 LabelCounts Dataset::label_counts() const {
   LabelCounts counts;
-  for (int64_t i = 0; i < samples(); ++i) counts.add(label(i));
+  if (target().shape.rank() == 0) {
+    for (int64_t i = 0; i < samples(); ++i) counts.add(label(i));
+    return counts;
+  }
+  std::vector<std::byte> input(this->input().bytes());
+  std::vector<int32_t> labels(static_cast<size_t>(target().shape.elements()));
+  for (int64_t i = 0; i < samples(); ++i) {
+    read({.index = i}, input.data(), reinterpret_cast<std::byte*>(labels.data()));
+    for (const int32_t label : labels)
+      if (label >= 0) counts.add(label);  // -1: no target
+  }
   return counts;
 }
 

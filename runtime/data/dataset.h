@@ -57,9 +57,11 @@ class Dataset {
   virtual void read(const SampleKey& key, std::byte* input, std::byte* target) const = 0;
   // Heap and mapped bytes that the data set holds while it is open, for the memory plan.
   virtual int64_t resident_bytes() const = 0;
-  // Tokens of a sample that are not padding; the same in every epoch. 0 if samples are never padded
-  // or are not text.
+  // Tokens of a sample that are not padding, of the longest text if it has several; the same in
+  // every epoch. 0 if samples are never padded or are not text.
   virtual int64_t length(int64_t /*index*/) const { return 0; }
+  // The same of all texts of a sample together.
+  virtual int64_t tokens(int64_t index) const { return length(index); }
   // The stored class of a sample whose target is a class label. If read() replaces a bad record,
   // the replacement may have another class. Throws what read() throws.
   virtual int32_t label(int64_t index) const;
@@ -110,6 +112,7 @@ class WrappedDataset : public Dataset {
   }
   int64_t resident_bytes() const override { return dataset_->resident_bytes(); }
   int64_t length(int64_t index) const override { return dataset_->length(index); }
+  int64_t tokens(int64_t index) const override { return dataset_->tokens(index); }
   int32_t label(int64_t index) const override { return dataset_->label(index); }
   LabelCounts label_counts() const override { return dataset_->label_counts(); }
   std::vector<std::string> files() const override { return dataset_->files(); }

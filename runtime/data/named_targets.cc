@@ -176,7 +176,8 @@ void use_records(const std::shared_ptr<const TargetRecords>& train,
   summary.targets = of_eval->parts();
   summary.classes = summary.target_columns = 0;
   std::vector<std::string> names;
-  for (const TargetPart& part : summary.targets) names.push_back(part.name);
+  for (const TargetPart& part : summary.targets)  // several inputs may have the same target
+    if (std::ranges::count(names, part.name) == 0) names.push_back(part.name);
   summary.details = fmt::format(" of {} numbers, with {} {}",
                                 summary.features,
                                 names.size() == 1 ? "target" : "targets",

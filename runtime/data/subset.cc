@@ -58,19 +58,8 @@ class SubsetDataset final : public Dataset {
     return bytes_of(indices_) + (counts_whole_ ? whole_->resident_bytes() : 0);
   }
   int64_t length(int64_t index) const override { return whole_->length(at(index)); }
+  int64_t tokens(int64_t index) const override { return whole_->tokens(at(index)); }
   int32_t label(int64_t index) const override { return whole_->label(at(index)); }
-  LabelCounts label_counts() const override {
-    if (target().shape.rank() == 0) return Dataset::label_counts();
-    LabelCounts counts;
-    std::vector<std::byte> input(this->input().bytes());
-    std::vector<int32_t> labels(static_cast<size_t>(target().shape.elements()));
-    for (int64_t i = 0; i < samples(); ++i) {
-      read({.index = i}, input.data(), reinterpret_cast<std::byte*>(labels.data()));
-      for (const int32_t label : labels)
-        if (label >= 0) counts.add(label);  // -1: no target
-    }
-    return counts;
-  }
   std::vector<std::string> files() const override { return chosen(whole_->files(), indices_); }
   std::vector<int64_t> lines() const override { return chosen(whole_->lines(), indices_); }
   std::vector<SampleWord> words(int64_t index) const override { return whole_->words(at(index)); }

@@ -128,6 +128,7 @@ ClassLabels labels_of_samples(const DataConfig& config,
                                  model.outputs > 0 ? 0 : summary.classes,
                                  summary.class_names);
   if (model.target_kind() == config::TargetKind::kTokenClasses) labels.unit = "word";
+  if (model.target_kind() == config::TargetKind::kPixelClasses) labels.unit = "position";
   labels.for_values = for_values(config, model);
   labels.words_reported = std::holds_alternative<LabelledTextConfig>(config.source);
   return labels;
@@ -170,14 +171,15 @@ void add_target_warnings(const DataConfig& config,
       if (data.train != nullptr) append(token_warnings(*data.train, where), &summary.warnings);
       break;
     case config::TargetKind::kClass:
+    case config::TargetKind::kPixelClasses:
     case config::TargetKind::kTokenClasses:
       append(class_warnings(labels_of_samples(config, model, data)), &summary.warnings);
       break;
-    // Nothing is known of these that people never mean. Classes of pixels are in image stores.
+    // Nothing is known of these that people never mean.
     case config::TargetKind::kNone:
-    case config::TargetKind::kPixelClasses:
     case config::TargetKind::kTranscript:
     case config::TargetKind::kSimilarity:
+    case config::TargetKind::kPreference:
     case config::TargetKind::kNamed: break;
   }
 }

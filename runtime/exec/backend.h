@@ -111,6 +111,11 @@ class Backend : public collectives::SliceMath {
   // depend on the matrix alone. The workspace has OpSet::newton_schulz_bytes(), aligned to 64
   // bytes.
   virtual void newton_schulz(float* matrix, const NewtonSchulz& shape, std::byte* workspace) = 0;
+  // For Adafactor: adds the squares of the gradients to the sums of their rows and columns.
+  // `step` lies in memory of the device. See optimizers/adafactor.h.
+  virtual void add_factored_squares(const FactoredPiece& piece, const FactoredStep* step) = 0;
+  // Overwrites the gradients with the directions that the factors give.
+  virtual void factored_directions(const FactoredPiece& piece, const FactoredStep* step) = 0;
   // Writes to *out, in memory of allocate_host(), the hash of n elements, of which the first has
   // index `first_index` in the whole; see runtime/base/content_hash.h.
   virtual void hash(

@@ -5,6 +5,7 @@
 #include "runtime/base/error.h"
 #include "runtime/base/half.h"
 #include "runtime/graph/ops/batch_norm.h"
+#include "runtime/graph/schema.h"
 
 namespace lockstep::exec {
 namespace {
@@ -12,17 +13,11 @@ namespace {
 constexpr size_t kAlignment = 256;
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-bool is_loss(graph::OpKind kind) {
-  using graph::OpKind;
-  return kind == OpKind::kSoftmaxCrossEntropy || kind == OpKind::kSoftCrossEntropy ||
-         kind == OpKind::kBinaryCrossEntropy || kind == OpKind::kMeanSquaredError ||
-         kind == OpKind::kMeanAbsoluteError || kind == OpKind::kHuber || kind == OpKind::kCtcLoss;
-}
-
 // The gradient that a loss writes over its prediction.
 TensorId over_prediction(const graph::Graph& graph) {
   for (const graph::Op& op : graph.ops) {
-    if (is_loss(op.kind) && op.outputs.size() > 1) return op.outputs[graph::LossOut::kGradient];
+    if (graph::schema_of(op.kind).is_loss && op.outputs.size() > 1)
+      return op.outputs[graph::LossOut::kGradient];
   }
   return kNoTensor;
 }
@@ -98,7 +93,7 @@ OpRunner::OpRunner(const graph::Graph& graph, Backend& backend)
   const TensorId gradient = over_prediction(graph);
   if (gradient != kNoTensor) {
     for (const graph::Op& op : graph.ops) {
-      if (is_loss(op.kind))
+      if (graph::schema_of(op.kind).is_loss)
         tensors_[static_cast<size_t>(gradient)] =
             tensors_[static_cast<size_t>(op.inputs[graph::LossIn::kPrediction])];
     }

@@ -122,7 +122,7 @@ void GradientBuilder::add_loss_gradients(Op& loss) {
   loss.outputs.push_back(new_gradient(loss.inputs[LossIn::kPrediction]));
   for (size_t k = 1; k < loss.inputs.size(); ++k) {
     const TensorId id = loss.inputs.at(k);
-    if (graph_[id].role == Role::kParameter)
+    if (id != kNoTensor && graph_[id].role == Role::kParameter)
       loss.outputs.push_back(parameter_gradient(id).first);  // none if it is frozen
   }
 }

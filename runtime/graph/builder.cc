@@ -1,5 +1,6 @@
 #include "runtime/graph/builder.h"
 
+#include <algorithm>
 #include <memory>
 #include <type_traits>
 
@@ -35,6 +36,12 @@ TensorId GraphBuilder::parameter(const std::string& name,
                                  Shape shape,
                                  Initializer initializer,
                                  bool decay) {
+  if (in_reference_) {
+    const auto found = std::ranges::find_if(graph_.parameters,
+                                            [&](TensorId id) { return graph_[id].name == name; });
+    LOCKSTEP_CHECK(found != graph_.parameters.end() && graph_.shape(*found) == shape, "{} ", name);
+    return *found;
+  }
   const TensorId id = tensor(name, shape, options_.compute, Role::kParameter);
   graph_[id].initializer = initializer;
   graph_[id].decay = decay;
@@ -109,7 +116,15 @@ void GraphBuilder::set_row_parts(TensorId parameter, std::vector<int64_t> rows) 
   graph_[parameter].row_parts = std::move(rows);
 }
 
+void GraphBuilder::begin_reference() {
+  LOCKSTEP_CHECK(!in_block_ && !in_reference_);
+  in_reference_ = true;
+}
+
+void GraphBuilder::end_reference() { in_reference_ = false; }
+
 void GraphBuilder::begin_block() {
+  if (in_reference_) return;
   ++graph_.blocks;
   in_block_ = true;
   if (training() && options_.recompute) graph_.recomputed.push_back({graph_.ops.size(), 0});

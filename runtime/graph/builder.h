@@ -61,6 +61,8 @@ struct GraphOptions {
   // language models with a cache: whether the graph ends in the logits, or before the head
   bool head = true;
   LoraLayers lora = {};  // none if `parts` is null
+  // for models of tokens: samples are pairs of answers, a chosen and a rejected one
+  std::optional<PreferenceConfig> preference = {};
   // For training graphs: called before the backward pass is made, to set how parameters are
   // trained.
   std::function<void(Graph&)> prepare_parameters = nullptr;
@@ -98,12 +100,18 @@ class GraphBuilder {
   // `recompute`, the backward pass keeps only the block's inputs.
   void begin_block();
   void end_block();
+  // Between these two, the network is computed again as its own reference: a parameter is the
+  // earlier one of its name, layers have no LoRA, nothing is drawn at random and nothing is
+  // recomputed.
+  void begin_reference();
+  void end_reference();
+  bool in_reference() const { return in_reference_; }
   // Ends an inference graph: `output` is its result.
   void keep(TensorId output);
 
   const Graph& graph() const { return graph_; }
   const GraphOptions& options() const { return options_; }
-  bool training() const { return graph_.purpose == Purpose::kTraining; }
+  bool training() const { return graph_.purpose == Purpose::kTraining && !in_reference_; }
   const Shape& shape(TensorId tensor) const { return graph_.shape(tensor); }
   Tensor& operator[](TensorId tensor) { return graph_[tensor]; }
   Graph finish() &&;
@@ -135,6 +143,7 @@ class GraphBuilder {
   std::vector<TensorId> losses_;
   uint32_t random_streams_ = 0;
   bool in_block_ = false;
+  bool in_reference_ = false;
 };
 
 }  // namespace lockstep::graph

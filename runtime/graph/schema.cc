@@ -7,6 +7,12 @@
 
 namespace lockstep::graph {
 
+OpSchema loss_schema(int64_t (*flops)(const Graph& graph, const Op& op)) {
+  OpSchema schema = {nullptr, flops, {{LossOut::kGradient, LossIn::kPrediction}}};
+  schema.is_loss = true;
+  return schema;
+}
+
 const OpSchema& schema_of(OpKind kind) {
   static const std::array<const OpSchema*, static_cast<size_t>(OpKind::kCount)> table = {
 #define KIND(Kind, name) &k##Kind##Schema,

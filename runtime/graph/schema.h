@@ -26,7 +26,12 @@ struct OpSchema {
   // A sample's outputs depend on this sample's inputs, and not on the lane, so that one call may
   // compute several lanes. Gradients of parameters are then those of each lane (CallLanes).
   bool joins_lanes = false;
+  // A loss whose operands are LossIn and LossOut, and whose gradient overwrites the prediction.
+  bool is_loss = false;
 };
+
+// The schema of a loss whose operands are LossIn and LossOut.
+OpSchema loss_schema(int64_t (*flops)(const Graph& graph, const Op& op));
 
 const OpSchema& schema_of(OpKind kind);
 

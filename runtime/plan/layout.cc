@@ -28,6 +28,8 @@
 // slot's elements.
 #include "runtime/plan/layout.h"
 
+#include "runtime/plan/adafactor_layout.h"
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -186,6 +188,15 @@ ParameterLayout make_layout(const graph::Graph& training,
 }
 
 std::vector<int64_t> ParameterLayout::begins() const {
+  std::vector<int64_t> begins = slot_begins();
+  if (!by_parts) return begins;
+  for (const TensorPart& part : trained_parts(*this)) begins.push_back(part.range.begin);
+  std::ranges::sort(begins);
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+  return begins;
+}
+
+std::vector<int64_t> ParameterLayout::slot_begins() const {
   std::vector<int64_t> begins;
   for (const ParameterSlot& slot : slots) begins.push_back(slot.offset);
   std::ranges::sort(begins);

@@ -42,6 +42,7 @@ struct ParameterLayout {
   int64_t frozen_elements = 0;    // at the end, including padding
   int64_t frozen_parameters = 0;  // of `parameters`
   int lanes = 1;
+  bool by_parts = false;          // parameters are updated by row_parts: see begins()
   int64_t gradient_elements = 0;  // of a gradient buffer
   // If buckets share the memory of a gradient buffer: each bucket's offset in it, and the ranges of
   // the bucket that hold no gradient. Empty if buckets lie as in the flat buffer.
@@ -52,6 +53,9 @@ struct ParameterLayout {
   int64_t trained() const { return elements - frozen_elements; }
 
   // The slots' offsets in increasing order.
+  std::vector<int64_t> slot_begins() const;
+  // Where pieces that are updated differently begin, in increasing order: the slots and, if they
+  // are updated by parts, the parts of those that are not frozen.
   std::vector<int64_t> begins() const;
   // The slot that holds an element. For padding, the slot before it.
   size_t slot_at(int64_t flat) const;

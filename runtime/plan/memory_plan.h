@@ -22,6 +22,8 @@ namespace lockstep::plan {
   ROW(kGradientRows, "rows of gradients")             \
   ROW(kConstants, "constants")                        \
   ROW(kMuon, "matrices of Muon")                      \
+  ROW(kFactoredSums, "sums of rows and columns")      \
+  ROW(kFactoredAverages, "averages of Adafactor")     \
   ROW(kResiduals, "residuals of gradients")           \
   ROW(kFactors, "factors of gradients")               \
   ROW(kDeviceBatches, "batches on the device")        \

@@ -45,6 +45,10 @@ class Rows {
     }
     if (options.device) add_device(*options.device);
     for (MemoryRow& row : rows_) row.on_host = !options.device;
+    if (traffic_.adafactor)
+      add_on_host(RowKind::kFactoredAverages,
+                  traffic_.adafactor->host_bytes(),
+                  "fp32, of rows and columns, and messages");
     if (options.optimizer.snapshot) add_snapshot();
     add_on_host(RowKind::kTrainBatches, options.data.train_batches, "read ahead by the loader");
     add_on_host(RowKind::kEvalBatches, options.data.eval_batches, "read ahead by the loader");
@@ -130,6 +134,11 @@ class Rows {
       add(RowKind::kMuon,
           traffic_.muon->bytes(),
           fmt::format("one of {} at a time, and messages", traffic_.muon->matrices.size()));
+    if (traffic_.adafactor)
+      add(RowKind::kFactoredSums,
+          traffic_.adafactor->device_bytes(),
+          fmt::format("of squared gradients, of {}",
+                      counted(traffic_.adafactor->tensors.size(), "parameter")));
     if (sharding_.residual_groups > 0) add_compression();
   }
 
@@ -186,11 +195,10 @@ class Rows {
     const size_t all =
         static_cast<size_t>(kept) * one +
         static_cast<size_t>(optimizer.moments) * lockstep::moment_bytes(DType::kF32, elements);
-    if (optimizer.muon == nullptr) return all;
-    return all - one +
-           moment_array_bytes(
-               type,
-               max_outside(layout_.buckets, one_moment_ranges(*optimizer.muon, layout_), parts));
+    if (optimizer.config == nullptr) return all;
+    const auto holes = ranges_without_last_moment(*optimizer.config, layout_);
+    if (holes.empty()) return all;
+    return all - one + moment_array_bytes(type, max_outside(layout_.buckets, holes, parts));
   }
   // The type of the optimizer's moments; an average of the weights is of floats.
   DType moment_type() const {
@@ -206,7 +214,8 @@ class Rows {
            (smaller == 0             ? ""
             : optimizer.moments == 0 ? fmt::format(", {}", type)
                                      : fmt::format(", {} of them {}", smaller, type)) +
-           (optimizer.muon == nullptr ? "" : ", one fewer for Muon's matrices");
+           (traffic_.muon ? ", one fewer for Muon's matrices" : "") +
+           (traffic_.adafactor ? ", none for matrices" : "");
   }
 
   void add_device(const PlanOptions::Device& device) {
@@ -223,12 +232,14 @@ class Rows {
   // of the moments, rank 0 the weights.
   void add_snapshot() {
     const bool alone = ranks() == 1;
+    const size_t averages_bytes =
+        traffic_.adafactor ? static_cast<size_t>(traffic_.adafactor->averages) * sizeof(float) : 0;
     add_on_host(RowKind::kWeightsSnapshot,
                 static_cast<size_t>(layout_.elements) * sizeof(float),
                 alone ? "fp32, for checkpoints" : "fp32, for checkpoints, on rank 0 alone")
         .sharers = ranks();
     add_on_host(RowKind::kMomentsSnapshot,
-                moment_bytes(ranks()),
+                moment_bytes(ranks()) + averages_bytes,
                 alone ? "for checkpoints" : fmt::format("for checkpoints, 1/{} of them", ranks()));
   }
 

@@ -7,29 +7,40 @@
 //    flat buffer               [ bucket 0     ][ bucket 1     ]
 //    parts of ranks 0 and 1    [ 0    ][ 1    ][ 0    ][ 1    ]
 //    first moment of rank 0    [ 0    ][ 0    ]
-//    second moment of rank 0   [ 0  ][ 0   ]                without the matrices of Muon
+//    last moment of rank 0     [ 0  ][ 0   ]                without matrices
 //
-// Muon keeps no second moment for the matrices that it updates. Their ranges are holes: the second
-// moment is packed without them, so an element has different indices in the two moments
-// (Optimizer::kept()). A hole includes the padding after its matrix and adjacent holes are merged,
-// so holes are disjoint and increasing, which outside() relies on for its binary search. How much
-// of a hole falls into a rank's parts differs from rank to rank; the plan reserves the maximum over
-// the ranks (max_outside()), so that it is the same on all ranks.
+// Muon keeps no second moment for the matrices that it updates, and Adafactor no moment at all.
+// Their ranges are holes: the last moment is packed without them, so an element has different
+// indices in the two moments (Optimizer::kept()). A hole includes the padding after its matrix and
+// adjacent holes are merged, so holes are disjoint and increasing, which outside() relies on for
+// its binary search. How much of a hole falls into a rank's parts differs from rank to rank; the
+// plan reserves the maximum over the ranks (max_outside()), so that it is the same on all ranks.
 #include "runtime/plan/moment_layout.h"
 
 #include <algorithm>
 
+#include "runtime/plan/adafactor_layout.h"
 #include "runtime/plan/layout.h"
 #include "runtime/plan/muon_layout.h"
 
 namespace lockstep::plan {
 
-std::vector<collectives::Range> one_moment_ranges(const MuonConfig& config,
-                                                  const ParameterLayout& layout) {
-  std::vector<int64_t> begins = layout.begins();
+std::vector<size_t> slots_without_last_moment(const OptimizerConfig& config,
+                                              const ParameterLayout& layout) {
+  if (const auto* muon = std::get_if<MuonConfig>(&config.kind)) return muon_slots(*muon, layout);
+  std::vector<size_t> slots;
+  if (!std::holds_alternative<AdafactorConfig>(config.kind)) return slots;
+  for (size_t i = 0; i < layout.slots.size(); ++i)
+    if (is_factored(layout.slots[i])) slots.push_back(i);
+  return slots;
+}
+
+std::vector<collectives::Range> ranges_without_last_moment(const OptimizerConfig& config,
+                                                           const ParameterLayout& layout) {
+  std::vector<int64_t> begins = layout.slot_begins();
   begins.push_back(layout.elements);
   std::vector<collectives::Range> ranges;
-  for (const size_t slot : muon_slots(config, layout)) {
+  for (const size_t slot : slots_without_last_moment(config, layout)) {
     const int64_t begin = layout.slots[slot].offset;
     ranges.push_back({begin, *std::ranges::upper_bound(begins, begin)});
   }
@@ -43,12 +54,6 @@ std::vector<collectives::Range> one_moment_ranges(const MuonConfig& config,
     }
   }
   return joined;
-}
-
-std::vector<collectives::Range> one_moment_ranges(const OptimizerConfig& config,
-                                                  const ParameterLayout& layout) {
-  const auto* muon = std::get_if<MuonConfig>(&config.kind);
-  return muon == nullptr ? std::vector<collectives::Range>() : one_moment_ranges(*muon, layout);
 }
 
 std::vector<collectives::Range> outside(const collectives::Range& range,

@@ -1,7 +1,9 @@
 #pragma once
 // The elements of the flat buffer for which an optimizer keeps moments: all trained parameters. The
-// matrices that Muon updates have no second moment. Pure arithmetic, the same on every rank.
+// matrices that Muon updates have no second moment, and those of Adafactor none. Pure arithmetic,
+// the same on every rank.
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -12,12 +14,13 @@ namespace lockstep::plan {
 
 struct ParameterLayout;
 
-// The ranges with only a first moment: Muon's matrices, each with the padding after it. In
-// increasing order; adjacent ones are merged. Empty for other optimizers.
-std::vector<collectives::Range> one_moment_ranges(const OptimizerConfig& config,
-                                                  const ParameterLayout& layout);
-std::vector<collectives::Range> one_moment_ranges(const MuonConfig& config,
-                                                  const ParameterLayout& layout);
+// The parameters without the last moment: Muon's matrices, which have only the first one, and those
+// of which Adafactor keeps averages of rows and columns. None for other optimizers.
+std::vector<size_t> slots_without_last_moment(const OptimizerConfig& config,
+                                              const ParameterLayout& layout);
+// Their ranges, each with the padding after it, in increasing order; adjacent ones are merged.
+std::vector<collectives::Range> ranges_without_last_moment(const OptimizerConfig& config,
+                                                           const ParameterLayout& layout);
 
 // The parts of `range` outside of `holes`, which are in increasing order and disjoint.
 std::vector<collectives::Range> outside(const collectives::Range& range,

@@ -6,6 +6,7 @@
 //                when parameters or sums are gathered                         gathers.cc
 //                the same with smaller arenas, for short samples       length_bucket_programs.cc
 //    traffic     which rank orthogonalizes which matrix                       muon_layout.cc
+//                which averages a rank adds up                                adafactor_layout.cc
 //                the bytes that are sent                                      traffic_plan.cc
 //    sums        how many lanes are added at once                             memory_rows.cc
 //    memory      derived from all of the above                                memory_rows.cc
@@ -59,6 +60,10 @@ Plan make_plan(const RunGraphs& graphs,
                   /*short_end=*/options.device.has_value(),
                   std::max<int64_t>(options.optimizer.block_moments > 0 ? kMomentBlock : 0,
                                     collectives::kSliceAlignment));
+
+  const OptimizerConfig* const optimizer = options.optimizer.config;
+  layout.by_parts =
+      optimizer != nullptr && std::holds_alternative<AdafactorConfig>(optimizer->kind);
 
   ProgramPlans& programs = plan.programs;
   programs.training = plan_program(

@@ -25,11 +25,11 @@ struct Plan {
 struct PlanOptions {
   // What the optimizer keeps.
   struct Optimizer {
-    int moments = 0;                   // fp32 moments per parameter
-    int half_moments = 0;              // 16-bit moments per parameter
-    int block_moments = 0;             // 8-bit moments per parameter, in MomentBlocks
-    bool by_bucket = false;            // buckets may be updated at different times
-    const MuonConfig* muon = nullptr;  // borrowed; null: another optimizer
+    int moments = 0;                          // fp32 moments per parameter
+    int half_moments = 0;                     // 16-bit moments per parameter
+    int block_moments = 0;                    // 8-bit moments per parameter, in MomentBlocks
+    bool by_bucket = false;                   // buckets may be updated at different times
+    const OptimizerConfig* config = nullptr;  // borrowed; null: it keeps every moment of all
     NewtonSchulzBytes newton_schulz_bytes = {};
     // copies the state of a checkpoint, so that it is written while training continues
     bool snapshot = false;

@@ -15,6 +15,7 @@ constexpr size_t kNodesOfExchange = 8;  // marks, NCCL, rounding and sums
 constexpr size_t kNodesOfSum = 4;       // of a bucket: its squares
 constexpr size_t kNodesOfMatrix = 16;   // PowerSGD
 constexpr size_t kNodesOfMuon = 80;     // of a matrix: its iteration
+constexpr size_t kNodesOfFactored = 4;  // of a matrix that Adafactor factors: sums, directions
 constexpr size_t kNodesOfUpdate = 16;
 
 // The nodes of a step's parts.
@@ -77,6 +78,8 @@ size_t recorded_bytes(const graph::Graph& training, const Plan& plan, size_t len
     nodes.of_lane += plan.traffic.power_sgd->matrices.size() * kNodesOfMatrix;
   size_t of_update = kNodesOfUpdate + plan.layout.slots.size();
   if (plan.traffic.muon) of_update += plan.traffic.muon->matrices.size() * kNodesOfMuon;
+  if (plan.traffic.adafactor)
+    of_update += plan.traffic.adafactor->tensors.size() * kNodesOfFactored;
   if (sharding.records_lanes())
     return (lengths * nodes_by_lane(plan, nodes) + of_update) * kNodeBytes;
   const size_t exchanges = sharding.shards_gradients() ? lanes : 1;

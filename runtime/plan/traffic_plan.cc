@@ -1,4 +1,5 @@
 #include "runtime/plan/traffic_plan.h"
+#include "runtime/graph/ops/batch_norm.h"
 #include "runtime/graph/ops/embedding.h"
 
 #include <algorithm>
@@ -67,8 +68,17 @@ int sums_of_library(const collectives::LaneShares& shares) {
   return shares.order == collectives::LaneOrder::kEachSummed ? shares.most() : 1;
 }
 
+// Bytes of a lane that all other lanes need.
+int64_t gathered_lane_bytes(const graph::Graph& graph) {
+  size_t bytes = 0;
+  for (const graph::Op& op : graph.ops)
+    if (op.kind == graph::OpKind::kGatherLanes)
+      bytes += graph[op.inputs[graph::GatherLanesIn::kLane]].bytes();
+  return static_cast<int64_t>(bytes);
+}
+
 // Bytes that the rank sends in a step which sends the most.
-void count_bytes(const Plan& plan, TrafficPlan& traffic) {
+void count_bytes(const graph::Graph& graph, const Plan& plan, TrafficPlan& traffic) {
   const std::vector<collectives::Range> buckets = plan.layout.all_buckets();
   const auto elements = [&](const std::vector<collectives::GatherItem>& items) {
     int64_t sum = 0;
@@ -107,11 +117,14 @@ void count_bytes(const Plan& plan, TrafficPlan& traffic) {
     traffic.wire_bytes = std::max(traffic.wire_bytes, wire_bytes);
     traffic.network_bytes = std::max(traffic.network_bytes, network_bytes);
   }
-  // To each other rank. All ranks gather rows and matrices, whatever their nodes.
+  // To each other rank. All ranks gather rows, matrices, averages and values of lanes, whatever
+  // their nodes.
   const int ranks = topology.ranks(), others = ranks - topology.per_node;
   const int64_t sent =
-      (ranks - 1) * shares.most() * static_cast<int64_t>(traffic.rows.lane_bytes()) +
-      (traffic.muon ? traffic.muon->sent_bytes() : 0);
+      (ranks - 1) * shares.most() *
+          (static_cast<int64_t>(traffic.rows.lane_bytes()) + gathered_lane_bytes(graph)) +
+      (traffic.muon ? traffic.muon->sent_bytes() : 0) +
+      (traffic.adafactor ? traffic.adafactor->sent_bytes() : 0);
   traffic.wire_bytes += sent;
   if (ranks > 1) traffic.network_bytes += sent / (ranks - 1) * others;
 }
@@ -150,9 +163,14 @@ TrafficPlan plan_traffic(const graph::Graph& training,
   }
   if (options.evaluation_only) return traffic;
   traffic.rows = rows_of(training, plan);
-  if (const MuonConfig* muon = options.optimizer.muon)
-    traffic.muon = make_muon_layout(*muon, layout, sharding, options.optimizer.newton_schulz_bytes);
-  count_bytes(plan, traffic);
+  if (const OptimizerConfig* optimizer = options.optimizer.config) {
+    if (const auto* muon = std::get_if<MuonConfig>(&optimizer->kind))
+      traffic.muon =
+          make_muon_layout(*muon, layout, sharding, options.optimizer.newton_schulz_bytes);
+    if (std::holds_alternative<AdafactorConfig>(optimizer->kind))
+      traffic.adafactor = make_adafactor_layout(layout, sharding, options.device.has_value());
+  }
+  count_bytes(training, plan, traffic);
   return traffic;
 }
 

@@ -9,6 +9,7 @@
 #include "collectives/layout/sharding.h"
 #include "collectives/power_sgd/power_sgd_layout.h"
 #include "runtime/base/dtype.h"
+#include "runtime/plan/adafactor_layout.h"
 #include "runtime/plan/muon_layout.h"
 
 namespace lockstep::plan {
@@ -17,7 +18,8 @@ struct TrafficPlan {
   DType wire = DType::kF32;  // of gradients on their way to other ranks
   // for gradients sent as low-rank factors; then the gradients themselves are not exchanged
   std::optional<collectives::PowerSgdLayout> power_sgd;
-  std::optional<MuonLayout> muon;  // if Muon is the optimizer
+  std::optional<MuonLayout> muon;            // if Muon is the optimizer
+  std::optional<AdafactorLayout> adafactor;  // if Adafactor is
   // Elements of the buckets whose exchange may be in flight at a time, and the floats of their
   // staging buffer.
   int64_t exchanged_elements = 0, staging_elements = 0;

@@ -3,10 +3,12 @@
 #include <utility>
 
 #include "models/huggingface/lora_layers.h"
+#include "runtime/base/error.h"
 #include "runtime/data/format.h"
 #include "runtime/graph/fusion.h"
 #include "runtime/graph/gradient_order.h"
 #include "runtime/graph/ops/attention.h"
+#include "runtime/graph/ops/lora.h"
 #include "runtime/graph/parameter_groups.h"
 #include "runtime/run/capability_checks.h"
 #include "runtime/run/defaults.h"
@@ -14,6 +16,18 @@
 
 namespace lockstep::run {
 namespace {
+
+// The reference of answers is the network without its LoRA, which must not move.
+void require_frozen_base(const graph::Graph& graph) {
+  for (const TensorId id : graph.parameters) {
+    const graph::Tensor& parameter = graph[id];
+    if (!parameter.frozen && !graph::is_lora(parameter.name))
+      throw ConfigError(
+          "adapter.lora: '{}' trains besides the LoRA; allowed with data.preferences: nothing else "
+          "(adapter.lora.train_also, train.groups), because the base is the reference",
+          parameter.name);
+  }
+}
 
 graph::GraphOptions options_for(const ResolvedRun& run, graph::Purpose purpose) {
   const RunConfig& config = run.config;
@@ -28,12 +42,15 @@ graph::GraphOptions options_for(const ResolvedRun& run, graph::Purpose purpose) 
   options.class_weights = config.train.class_weights;
   options.pos_weight = config.train.pos_weight;
   options.contrastive = config.train.contrastive;
+  if (traits.target_kind() == config::TargetKind::kPreference)
+    options.preference = config.train.preference;
   options.recompute = config.execution.recompute == ExecutionConfig::Recompute::kBlocks;
   if (!config.execution.length_buckets.empty()) options.sample_tokens = traits.context;
   options.lora = huggingface::lora_layers(config);
-  options.prepare_parameters = [&config, section = traits.section](graph::Graph& graph) {
+  options.prepare_parameters = [&config, &traits](graph::Graph& graph) {
     huggingface::freeze_base(config, graph);
-    graph::set_parameter_groups(config.train, section, graph);
+    graph::set_parameter_groups(config.train, traits.section, graph);
+    if (traits.text_task == config::TextTask::kAnswers) require_frozen_base(graph);
   };
   return options;
 }

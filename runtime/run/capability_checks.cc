@@ -82,7 +82,7 @@ void check_update_groups(const OptimizerConfig& optimizer,
                          const exec::OpSet& ops) {
   const size_t groups = train::UpdateGroups(optimizer, layout).groups.size();
   if (groups <= ops.max_update_groups) return;
-  const size_t tensors = train::adapted_slots(optimizer, layout).size();
+  const size_t tensors = train::adapted_tensors(optimizer, layout).size();
   if (tensors == 0)
     throw ConfigError(
         "train.groups: the model's parameters have {} pairs of learning rate and weight decay, "

@@ -51,14 +51,10 @@ void check_contrastive(const TrainConfig& train,
   if (traits.loss != Loss::kContrastive) {
     if (train.contrastive == ContrastiveConfig{}) return;
     throw ConfigError(
-        "train.contrastive: given, but model.{} has no loss of pairs; allowed: unset, or "
-        "model.bert with task EMBEDDINGS",
+        "train.contrastive: given, but model.{} has no contrastive loss; allowed: unset, or with "
+        "model.bert and task EMBEDDINGS, or model.onnx and loss CONTRASTIVE",
         traits.section);
   }
-  if (traits.text_task != config::TextTask::kEmbeddings)
-    config::refuse_value(traits.field("loss"),
-                         name_of(traits.loss),
-                         "another loss; it is that of model.bert with task EMBEDDINGS");
   if (train.global_batch == 1)
     config::refuse_value("train.global_batch",
                          train.global_batch,
@@ -69,6 +65,20 @@ void check_contrastive(const TrainConfig& train,
                          "none with a loss of pairs, for which all lanes of a rank run at the same "
                          "time; a smaller {} saves padding",
                          traits.field("context"));
+}
+
+void check_preference(const RunConfig& config, const config::ModelTraits& traits) {
+  if (traits.target_kind() != config::TargetKind::kPreference) {
+    if (config.train.preference == PreferenceConfig{}) return;
+    throw ConfigError(
+        "train.preference: given, but the data are no pairs of answers; allowed: unset, or with "
+        "data.preferences");
+  }
+  if (traits.text_task == config::TextTask::kAnswers && !config.adapter.lora)
+    throw ConfigError(
+        "data.preferences: needs adapter.lora with model.{}, because the base without its LoRA is "
+        "the reference",
+        traits.section);
 }
 
 void check_recompute(const ExecutionConfig& execution, const config::ModelTraits& traits) {
@@ -148,6 +158,10 @@ void check_purpose(const config::ModelTraits& model, RunPurpose purpose) {
         "{}: value is HIDDEN_STATES, which has no loss; allowed: the other tasks, or `lockstep "
         "predict`",
         model.field("task"));
+  if (model.text_task == config::TextTask::kAnswers && purpose == RunPurpose::kPredict)
+    throw ConfigError(
+        "data: value is data.preferences, whose answers a language model only compares; allowed: "
+        "`lockstep eval`, or other data, as with --set data.conversations.eval=FILE");
   if (model.diffusion && purpose == RunPurpose::kPredict)
     throw ConfigError(
         "model: is {}, which makes images and predicts nothing; allowed: `lockstep sample`",
@@ -217,6 +231,7 @@ void check_config(const OpenedConfig& opened, RunPurpose purpose) {
   const config::ModelTraits& traits = opened.model->traits();
   data::validate_data(config, purpose == RunPurpose::kTrain);
   check_contrastive(config.train, config.execution, traits);
+  check_preference(config, traits);
   opened.model->check();
   check_mixup(config.train, traits);
   check_samples_of_lanes(config.train);

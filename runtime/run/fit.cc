@@ -23,7 +23,7 @@ struct Need {
 
 // Settings that need less memory, those that cost least first: ZeRO stages, recomputation, logits
 // in parts, the last two with the highest stage, and then the same with more and more lanes, with
-// fewer, which need fewer partial sums, and with moments in two bytes.
+// fewer, which need fewer partial sums, and with moments in two bytes and in one.
 std::vector<Setting> smaller_settings(const PreparedRun& prepared) {
   const SettingChoices choices = setting_choices(prepared);
   const Setting as_it_is;
@@ -50,9 +50,9 @@ std::vector<Setting> smaller_settings(const PreparedRun& prepared) {
   add({as_it_is});
   add(choices.more_lanes);
   add({choices.fewer_lanes.rbegin(), choices.fewer_lanes.rend()});
-  if (choices.moments.empty()) return settings;
   const size_t count = settings.size();
-  for (size_t i = 0; i < count; ++i) settings.push_back(combined(choices.moments[0], settings[i]));
+  for (const Setting& moments : choices.moments)
+    for (size_t i = 0; i < count; ++i) settings.push_back(combined(moments, settings[i]));
   return settings;
 }
 

@@ -23,7 +23,9 @@ OpenedConfig open_config(RunConfig config, bool run_follows) {
   const TrainConfig& train = config.train;
   models::RunBatches batches;
   if (run_follows)
-    batches = {train.global_batch, train.lanes > 0 ? train.global_batch / train.lanes : 0};
+    batches = {train.global_batch,
+               train.lanes > 0 ? train.global_batch / train.lanes : 0,
+               std::holds_alternative<PreferencesConfig>(config.data.source)};
   std::shared_ptr<const models::OpenedModel> model = models::open_model(config.model, batches);
   config.data.source =
       data::source_with_tokenizer(config.data.source,

@@ -24,7 +24,7 @@ size_t ring_bytes(const data::Dataset& dataset,
   return data::loader_bytes(dataset, geometry, batches);
 }
 
-// Of the rank that has the most.
+// The lanes of the rank that has the most.
 int lanes_of_rank(const plan::PlanOptions& options) { return options.sharding.shares().most(); }
 
 // Sets what the memory of the optimizer's state depends on.
@@ -37,8 +37,9 @@ void add_optimizer(const RunConfig& config,
   if (type == DType::kU8) optimizer.block_moments = moments;
   optimizer.moments = static_cast<int>(train::kept_arrays(config).size()) - optimizer.half_moments -
                       optimizer.block_moments;
-  optimizer.muon = std::get_if<MuonConfig>(&config.optimizer.kind);
-  optimizer.by_bucket = !train::is_layer_wise(config.optimizer) && optimizer.muon == nullptr &&
+  optimizer.config = &config.optimizer;
+  optimizer.by_bucket = !train::is_layer_wise(config.optimizer) &&
+                        !std::holds_alternative<MuonConfig>(config.optimizer.kind) &&
                         config.train.ema_decay == 0;
   optimizer.newton_schulz_bytes = ops.newton_schulz_bytes;
 }
@@ -72,6 +73,7 @@ void add_scores(const ResolvedRun& run, const plan::RunGraphs& graphs, plan::Pla
                                        options.sharding.lanes,
                                        train::evaluated_samples(run.config.eval, *run.data->eval),
                                        run.config);
+  train::require_all_vectors(run.config.eval, model, scores);
   if (run.purpose == RunPurpose::kTrain)
     train::require_scores_of_best(run.config.eval, model, scores);
   options.data.eval_scores = scores.bytes();

@@ -84,10 +84,16 @@ SettingChoices setting_choices(const PreparedRun& prepared) {
     choices.loss_rows.push_back(one("execution.loss_rows=1024", same_bits, "the logits in parts"));
   }
   add_precisions(prepared, choices);
-  const bool has_moments = plan.memory.row_bytes(plan::RowKind::kMoments) > 0;
-  if (has_moments && config.optimizer.moments == OptimizerConfig::MomentType::kFp32)
+  // Adafactor's are FP32.
+  const bool has_moments =
+      plan.memory.row_bytes(plan::RowKind::kMoments) > 0 && !plan.traffic.adafactor;
+  using MomentType = OptimizerConfig::MomentType;
+  const MomentType moments = config.optimizer.moments;
+  if (has_moments && moments == MomentType::kFp32)
     choices.moments.push_back(
         one("optimizer.moments=BF16", false, "moments with 8 bits of precision"));
+  if (has_moments && moments != MomentType::kInt8)
+    choices.moments.push_back(one("optimizer.moments=INT8", false, "moments of one byte"));
   if (plan.traffic.wire_bytes > 0 && config.comm.wire_dtype == CommConfig::WireType::kFp32)
     choices.wire_types.push_back(one("comm.wire_dtype=BF16", false, "sums of lanes with 8 bits"));
   if (plan.traffic.wire_bytes > 0 && !config.comm.tune_buckets)

@@ -52,6 +52,8 @@ RunMemory allocate_run(exec::Backend& backend,
   memory.residuals = take(plan::RowKind::kResiduals);
   memory.factors = take_floats(plan::RowKind::kFactors);
   memory.muon = take(plan::RowKind::kMuon);
+  memory.factored_sums = take(plan::RowKind::kFactoredSums);
+  memory.factored_averages = take_host(plan::RowKind::kFactoredAverages).data();
   if (rank == 0) memory.weights_snapshot = take_snapshot(plan::RowKind::kWeightsSnapshot);
   memory.moments_snapshot = take_host(plan::RowKind::kMomentsSnapshot);
   memory.train_batches = take_host(plan::RowKind::kTrainBatches);

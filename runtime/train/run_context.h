@@ -109,7 +109,9 @@ struct RunMemory {
   // PowerSgd.
   std::byte* residuals = nullptr;
   float* factors = nullptr;
-  std::byte* muon = nullptr;  // for MuonDirections; null without
+  std::byte* muon = nullptr;               // for MuonDirections; null without
+  std::byte* factored_sums = nullptr;      // for FactoredAverages; null without
+  std::byte* factored_averages = nullptr;  // likewise, on the host
   // On the host: the copies from which a checkpoint is written while training continues, of the
   // weights on rank 0 alone; empty if training waits for checkpoints.
   std::span<float> weights_snapshot;

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What 16-bit runs do on tensor cores and FP32 runs do not, on the stand-in of host_gpu_test.py.
 Catches: GELU fused with a product on a GPU on which that is slow or in FP32, where it is inexact;
-products of Muon in BF16 that do not learn as FP32 or whose bits differ from run to run; padding that
-poisons attention through cuDNN; MFU by the rate of another GPU.
+products of Muon in BF16, or sums of Adafactor, that do not learn as FP32 or whose bits differ from
+run to run; padding that poisons attention through cuDNN; MFU by the rate of another GPU.
 
 host_gpu_halves_test.py PROGRAM
 """
@@ -55,21 +55,34 @@ def muon(trial):
         how = [config, "--device", "cuda", "--set", f"execution.precision={precision}"]
         run = trial.train(*how)
         trial.close(fp32["losses"], run["losses"], tolerance, f"muon: {precision} learns as FP32")
-        if precision == "FP16":  # whose products are the same
-            continue
-        others = {"eager": trial.train(*how, "--eager"),
-                  "in another order": trial.train(*how, environment={"FAKE_CUDA_ORDER": "5"})}
-        half = trial.folder / f"muon-{precision}"
-        trial.train(*how, "--max-steps", "4", run_dir=half)
-        others["resumed"] = trial.train(*how, "--resume", "auto", run_dir=half)
-        if lockstep_run.have_mpirun():
-            for stage in (0, 2):
-                others[f"2 ranks, ZeRO stage {stage}"] = trial.train(
-                    *how, "--set", f"comm.zero_stage={stage}", ranks=2,
-                    environment={"FAKE_GPUS": "2"})
-        for what, other in others.items():
-            trial.check(other["weights_hash"] == run["weights_hash"],
-                        f"muon: {precision}, {what}: the same bits", other["text"])
+        if precision == "BF16":  # the products of FP16 are the same
+            same_bits(trial, f"muon: {precision}", how, run, stages=(0, 2))
+
+
+def same_bits(trial, name, how, run, stages):
+    others = {"eager": trial.train(*how, "--eager"),
+              "in another order": trial.train(*how, environment={"FAKE_CUDA_ORDER": "5"})}
+    half = trial.folder / name.replace(": ", "-")
+    trial.train(*how, "--max-steps", "4", run_dir=half)
+    others["resumed"] = trial.train(*how, "--resume", "auto", run_dir=half)
+    if lockstep_run.have_mpirun():
+        for stage in stages:
+            others[f"2 ranks, ZeRO stage {stage}"] = trial.train(
+                *how, "--set", f"comm.zero_stage={stage}", ranks=2, environment={"FAKE_GPUS": "2"})
+    for what, other in others.items():
+        trial.check(other["weights_hash"] == run["weights_hash"], f"{name}, {what}: the same bits",
+                    other["text"])
+
+
+def adafactor(trial):
+    """Sums over rows and columns on the device, averages on the host."""
+    config = trial.folder / "adafactor.textproto"
+    config.write_text(GPT.replace("adamw { weight_decay: 0.1 }", "adafactor { weight_decay: 0.1 }"))
+    cpu = trial.train(config, "--device", "cpu")
+    how = [config, "--device", "cuda", "--set", "execution.precision=BF16"]
+    run = trial.train(*how)
+    trial.close(cpu["losses"], run["losses"], 2e-2, "adafactor: BF16 learns as the CPU in FP32")
+    same_bits(trial, "adafactor: BF16", how, run, stages=(2,))
 
 
 def padding(trial):
@@ -112,6 +125,7 @@ def main(program):
         config.write_text(GPT)
         fused_gelu(trial, config)
         muon(trial)
+        adafactor(trial)
         padding(trial)
         model_flops_utilisation(trial, config)
         return 1 if trial.failures else 0

@@ -50,6 +50,7 @@ HOT = (
     Expected("row_norm", r"backward_kernel<true, BFloat16, 8, 4, \d+>", 20, 4, 56),
     Expected("row_norm", r"backward_kernel<false, BFloat16, 8, 1, 32>", 5, 1, 3),
     Expected("row_norm", r"backward_kernel<false, BFloat16, 8, 4, \d+>", 20, 4, 56),
+    Expected("softmax_cross_entropy", r"\w+_tile_kernel<BFloat16, true, \w+>", 2, 1),
     Expected("softmax_cross_entropy", r"\w+_kernel<BFloat16, 1024, true, false>", 9, 8),
     Expected("softmax_cross_entropy", r"\w+_kernel<float, 1024, true, false>", 6, 5),
     Expected("tree_sum", r"flat_kernel<4, TreeSum<float, float, \d+> >", 1, 1),

@@ -65,8 +65,9 @@ void check(exec::OptimizerUpdate constants, int moments, int64_t n, int64_t offs
   test::expect_same_bits(cpu.v, gpu.v, "second moments");
   test::expect_same_bits(cpu.x, gpu.x, "third moments");
   if constexpr (!std::is_same_v<T, float>) {
-    // The first halves of LAMB and Muon leave the parameters as they are.
-    const bool writes = !std::holds_alternative<exec::LambDirection>(constants) &&
+    // The first halves of Adafactor, LAMB and Muon leave the parameters as they are.
+    const bool writes = !std::holds_alternative<exec::AdafactorDirection>(constants) &&
+                        !std::holds_alternative<exec::LambDirection>(constants) &&
                         !std::holds_alternative<exec::MuonMomentum>(constants);
     for (int64_t i = 0; i < n && writes; ++i)
       ASSERT_EQ(to_float(stored[i]), to_float(round_to<T>(cpu.p[i]))) << i;
@@ -81,6 +82,7 @@ TYPED_TEST(CudaOptimizersTest, HasTheBitsOfTheCpu) {
       check<TypeParam>(exec::MovingAverage{0.9f, 0.025f}, 0, n, offset);
       check<TypeParam>(exec::Exchange(), 0, n, offset);
       check<TypeParam>(exec::LambDirection::make(kFields, kStep), 2, n, offset);
+      check<TypeParam>(exec::AdafactorDirection{0.3f, 0.7f, 0.01f, 0.5f}, 1, n, offset);
       check<TypeParam>(exec::MuonMomentum{0.9f, 0.1f, 0.5f, true}, 1, n, offset);
       check<TypeParam>(exec::MuonStep{0.1f, 0.99f}, 0, n, offset);
       check<TypeParam>(exec::AdamwUpdate::make(kFields, kStep), 2, n, offset);

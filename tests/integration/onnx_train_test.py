@@ -16,7 +16,7 @@ import tempfile
 
 import lockstep_run
 
-USAGE = 2
+USAGE, DATA = 2, 3
 REST = """
 train { global_batch: 8 lanes: 4 steps: 6 hash_every: 1 seed_unused }
 optimizer { adamw { weight_decay: 0.1 } }
@@ -156,12 +156,12 @@ class Bench:
         self.expect(done.returncode == 0, f"export {name}: {done.stderr}")
         return safetensors(out)
 
-    def refused(self, parts, text):
+    def refused(self, parts, text, code=USAGE):
         config = self.folder / "refused.textproto"
         config.write_text(text)
         done = lockstep_run.run(self.binary, ["train", config, "--run-dir", self.folder / "refused"], ranks=0)
         message = (done.stdout + done.stderr).strip().splitlines()[-1]
-        self.expect(done.returncode == USAGE and all(part in message for part in parts), f"exit code {done.returncode}: {message}")
+        self.expect(done.returncode == code and all(part in message for part in parts), f"exit code {done.returncode}: {message}")
 
 
 def compare(bench, label, network, data, file_of, limit, fields="", rest=REST):

@@ -2,7 +2,7 @@
 """Catches: recall or a correlation that is not that of the vectors that `predict` writes, or another
 one on other ranks; vectors of a file of single texts that are not those of the pairs; an exported
 folder that is none of sentence-transformers', or that comes back as another network; fields that
-have no effect and are not refused.
+have no effect and are not refused; a loss of 0 where vectors do not fit into memory.
 
 text_pairs_test.py BINARY
 """
@@ -46,6 +46,8 @@ def write_data(folder):
         scored.append({"anchor": " ".join(first), "positive": " ".join(second), "score": shared})
     (folder / "scored.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scored))
     texts = [line.split("\t")[0] for line in (folder / "eval.tsv").read_text().splitlines()[1:]]
+    lines = (folder / "eval.tsv").read_text().splitlines()
+    (folder / "marks.tsv").write_text("\n".join([lines[0], '"' + lines[1], *lines[2:]]) + "\n")
     (folder / "single.tsv").write_text("text\n" + "\n".join(texts) + "\n")
     return [row["score"] for row in scored]
 
@@ -134,6 +136,14 @@ def pairs_are_found(bench):
     assert "use data.text_pairs" in message, message
 
 
+def marks_are_text(bench):
+    """One that is never closed, in the first anchor."""
+    found = bench.evaluate(bench.config("marks.tsv", "quotes: false"))
+    assert found["samples"] == 70, found
+    message = bench.run("eval", bench.config("marks.tsv"), "--checkpoint", "run", code=3)
+    assert "marks.tsv" in message and "set quotes: false" in message, message
+
+
 def cosines_follow_similarities(bench):
     config = bench.config("scored.jsonl", 'similarity: "score"')
     found = bench.evaluate(config)
@@ -178,11 +188,29 @@ def refusals(bench):
     assert "a loss of pairs, which interleaves the lanes of a rank" in message, message
 
 
+def too_many_vectors(bench):
+    """All of them would take more than 1 GiB, in `eval` too."""
+    path = bench.folder / "many.textproto"
+    path.write_text("""
+model { bert { layers: 1 heads: 1 width: 1024 mlp_width: 8 context: 4 vocabulary: 50 task: EMBEDDINGS } }
+data { synthetic { samples: 140000 } eval_fraction: 0.999 }
+train { global_batch: 4 steps: 1 }
+optimizer { sgd {} }
+schedule { lr: 0.01 }
+eval { max_samples: 8 }
+output { tensorboard: false }
+""")
+    bench.run("train", path, "--run-dir", "many")
+    message = bench.run("eval", "many", "--set", "eval.max_samples=0", code=2)
+    assert "eval.max_samples: value is 0; allowed: 1 to 130673" in message, message
+
+
 def main():
     with tempfile.TemporaryDirectory(prefix="lockstep-pairs-") as name:
         bench = Bench(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(name))
-        for test in (pairs_are_found, cosines_follow_similarities,
-                     folder_is_one_of_sentence_transformers, refusals):
+        for test in (pairs_are_found, marks_are_text, cosines_follow_similarities,
+                     folder_is_one_of_sentence_transformers, refusals,
+                     too_many_vectors):
             test(bench)
             print(f"{test.__name__}: ok", flush=True)
 

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "runtime/cpu/flat/moment_codes.h"
 #include "runtime/cpu/flat/optimizers.h"
 #include "tests/reference/kernel_test.h"
 #include "tests/reference/optimizers.h"
@@ -78,8 +77,11 @@ TEST(MomentBlock, CodesAreNearest) {
   }
 }
 
-// Catches: a table that completes a code with the wrong comparison.
-TEST(MomentBlock, TablesHaveTheCodesOfASearch) {
+// Without momentum, the moment becomes the gradient. Catches: a table or a vector that completes a
+// code with the wrong comparison, or decodes one with another rounding.
+TEST(MomentBlock, UpdatesHaveTheCodesOfASearch) {
+  const exec::SgdUpdate copies = {
+      .lr = 1, .momentum = 0, .weight_decay = 0, .grad_scale = 1, .nesterov = false};
   for (const bool squares : {false, true}) {
     const MomentMap& map = moment_map(squares);
     std::vector<float> values;
@@ -92,16 +94,56 @@ TEST(MomentBlock, TablesHaveTheCodesOfASearch) {
       if (!squares) values.push_back(-values.back());
     }
     if (squares) std::erase_if(values, [](float x) { return x < 0; });
-    for (size_t first = 0; first < values.size(); first += kMomentBlock - 1) {
-      std::vector<float> block(kMomentBlock);
-      const size_t count = std::min<size_t>(kMomentBlock - 1, values.size() - first);
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(first), count, block.begin());
-      block.back() = 1;  // the scale
-      MomentBlock searched, looked_up;
-      encode_moments(map, block.data(), searched);
-      cpu::MomentCodes::of(squares).encode(block.data(), looked_up);
-      ASSERT_EQ(std::memcmp(&searched, &looked_up, sizeof(MomentBlock)), 0) << squares << first;
+    values.push_back(std::nanf(""));
+    const size_t blocks = values.size() / (kMomentBlock - 1) + 1;
+    std::vector<float> p(blocks * kMomentBlock), g = p;
+    for (size_t i = 0; i < g.size(); ++i) {
+      const size_t from = i / kMomentBlock * (kMomentBlock - 1) + i % kMomentBlock;
+      g[i] = i % kMomentBlock == kMomentBlock - 1 ? 1  // the scale
+             : from < values.size()               ? values[from]
+                                                  : 0;
     }
+    test::for_each_target([&](const std::string& target) {
+      std::vector<MomentBlock> moments(blocks);
+      exec::OptimizerSlice slice = {.elements = static_cast<int64_t>(p.size()),
+                                    .parameters = p.data(),
+                                    .gradients = g.data(),
+                                    .moments = {moments.data()},
+                                    .moment_dtype = DType::kU8,
+                                    .square_moments = static_cast<uint8_t>(squares ? 1 : 0)};
+      cpu::optimizer_update(copies, slice);
+      for (size_t b = 0; b < blocks; ++b) {
+        MomentBlock searched;
+        encode_moments(map, g.data() + b * kMomentBlock, searched);
+        ASSERT_EQ(std::memcmp(&searched, &moments[b], sizeof(MomentBlock)), 0) << target << b;
+      }
+    });
+  }
+}
+
+// Catches: vectors that decode a code with another rounding.
+TEST(MomentBlock, EveryCodeIsDecodedByAllTargets) {
+  const exec::SgdUpdate keeps = {
+      .lr = 1, .momentum = 1, .weight_decay = 0, .grad_scale = 1, .nesterov = false};
+  for (const bool squares : {false, true}) {
+    MomentBlock block;
+    std::iota(block.codes, block.codes + kMomentBlock, uint8_t{0});
+    block.scale = 0.7f;
+    float values[kMomentBlock];
+    decode_moments(moment_map(squares), block, values);
+    test::for_each_target([&](const std::string& target) {
+      std::vector<float> p(kMomentBlock), g(kMomentBlock);
+      MomentBlock copy = block;
+      cpu::optimizer_update(keeps,
+                            {.elements = kMomentBlock,
+                             .parameters = p.data(),
+                             .gradients = g.data(),
+                             .moments = {&copy},
+                             .moment_dtype = DType::kU8,
+                             .square_moments = static_cast<uint8_t>(squares ? 1 : 0)});
+      // The parameters are the moments with the other sign.
+      for (int i = 0; i < kMomentBlock; ++i) EXPECT_EQ(p[i], -values[i]) << target << squares << i;
+    });
   }
 }
 

@@ -1,6 +1,7 @@
 // Catches: rows of a chunk taken for those of another, a gradient of the weight that leaves a chunk
 // out or adds to what was there, a last chunk that is not full, ignored targets that count, padding
-// of the logits that reaches a gradient, rows that are moved together and not back.
+// of the logits that reaches a gradient, rows that are moved together and not back, a sequence's
+// sum or gradient scale given to another one, padding that does not count in a sequence.
 #include "runtime/graph/ops/linear_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ std::vector<double> row_gradient(const graph::LinearCrossEntropy<double>& op,
   const int64_t classes = op.shape.outputs, inputs = op.shape.inputs;
   std::vector<double> g(static_cast<size_t>(classes), 0.0);
   const int32_t target = op.targets[row];
-  if (target < 0 || row >= lane.valid_rows) return g;
+  if (target < 0 || (op.is_loss && row >= lane.valid_rows)) return g;
   double largest = -1e300, total = 0;
   int64_t first_largest = 0;
   for (int64_t v = 0; v < classes; ++v) {
@@ -56,15 +57,22 @@ std::vector<double> row_gradient(const graph::LinearCrossEntropy<double>& op,
 void reference(const graph::OpCall& call) {
   const graph::LinearCrossEntropy<double> op{call};
   const int64_t rows = op.shape.rows, classes = op.shape.outputs, inputs = op.shape.inputs;
-  std::fill_n(op.statistics, 4, 0.0);
-  if (op.d_weight != nullptr) std::fill_n(op.d_weight, classes * inputs, 0.0);
-  if (op.d_bias != nullptr) std::fill_n(op.d_bias, classes, 0.0);
+  if (op.statistics != nullptr) std::fill_n(op.statistics, 4, 0.0);
+  if (op.sums != nullptr) std::fill_n(op.sums, rows / op.sequence_rows, 0.0);
+  if (op.d_weight != nullptr && !op.attributes.accumulate_weight)
+    std::fill_n(op.d_weight, classes * inputs, 0.0);
+  if (op.d_bias != nullptr && !op.attributes.accumulate_bias) std::fill_n(op.d_bias, classes, 0.0);
   for (int64_t row = 0; row < rows; ++row) {
-    const std::vector<double> g = row_gradient(op, call.lane(), row, op.statistics);
+    double of_row[4] = {};
+    const std::vector<double> g = row_gradient(op, call.lane(), row, of_row);
+    for (int k = 0; op.statistics != nullptr && k < 4; ++k) op.statistics[k] += of_row[k];
+    if (op.sums != nullptr) op.sums[row / op.sequence_rows] -= of_row[0];
     if (op.d_x == nullptr) continue;
+    const double scale = op.d_sums == nullptr ? static_cast<double>(call.lane().gradient_scale)
+                                              : -op.d_sums[row / op.sequence_rows];
     std::vector<double> d_x(static_cast<size_t>(inputs), 0.0);
     for (int64_t v = 0; v < classes; ++v) {
-      const double scaled = g[static_cast<size_t>(v)] * call.lane().gradient_scale;
+      const double scaled = g[static_cast<size_t>(v)] * scale;
       if (op.d_bias != nullptr) op.d_bias[v] += scaled;
       for (int64_t k = 0; k < inputs; ++k) {
         if (op.d_weight != nullptr) op.d_weight[v * inputs + k] += scaled * op.x[row * inputs + k];
@@ -76,7 +84,9 @@ void reference(const graph::OpCall& call) {
 }
 
 constexpr exec::Implementation kReference[] = {
-    {graph::OpKind::kLinearCrossEntropy, "double", reference}};
+    {graph::OpKind::kLinearCrossEntropy, "double", reference},
+    {graph::OpKind::kSequenceLogProb, "double", reference},
+    {graph::OpKind::kSequenceLogProbBackward, "double", reference}};
 
 // Inputs and weights are uniform in [-1, 1), so a logit has a standard deviation of sqrt(K) / 3 and
 // is below sqrt(K) + 1, or 2 with a bias. As a sum of K products it is known to some K / 4
@@ -88,7 +98,11 @@ Tolerance tolerance(const graph::OpCall& expected, graph::OutputName output, int
   const auto inputs = static_cast<double>(op.shape.inputs);
   const auto rows = static_cast<double>(op.shape.rows);
   const double logit = std::sqrt(inputs) + 1, floats = 8 + inputs / 4;
-  const double scale = expected.lane().gradient_scale;
+  const double scale = op.d_sums == nullptr ? expected.lane().gradient_scale : 1;
+  if (op.sums != nullptr) {  // a float, of up to `length` logits
+    const auto length = static_cast<double>(op.sequence_rows);
+    return {length * 2 * floats + std::abs(op.sums[i]), length * 2 * logit};
+  }
   if (output == graph::LinearCrossEntropyOut::kStatistics)
     return i == 0 ? Tolerance{rows * 2 * floats, rows * 2 * logit} : Tolerance{0, 0};
   if (output == graph::LinearCrossEntropyOut::kDX)
@@ -180,6 +194,71 @@ TEST(LinearCrossEntropyTest, HasNoGradientOfAFrozenWeight) {
 TEST(LinearCrossEntropyTest, PaddedLogitsMatchTheReference) {
   for (const bool bias : {false, true}) {
     OpTest test = head({24, 16, 61, 8, 1 << 30, bias}, 0.1f);
+    test.head_multiple = 32;
+    check_on_all_devices(test);
+  }
+}
+
+// rows is a number of sequences of `tokens` tokens.
+OpTest sequences(const HeadSizes& at, int64_t tokens) {
+  OpTest test = head(at, 0);
+  test.name = "sequences of " + std::to_string(tokens) + ": " + test.name;
+  test.build = [=](graph::GraphBuilder& builder) {
+    const TensorId x = builder.activation_tensor("x", {at.rows, tokens, at.inputs});
+    const TensorId targets = builder.input("targets", {at.rows, tokens}, DType::kI32);
+    const TensorId weight = builder.parameter("weight", {at.classes, at.inputs}, {}, false);
+    const TensorId bias = at.bias ? builder.parameter("bias", {at.classes}, {}, false) : kNoTensor;
+    ops::sequence_log_prob(builder, "sums", x, weight, bias, targets, {at.rows, 1}, at.chunk);
+  };
+  return test;
+}
+
+TEST(SequenceLogProbTest, ReferenceMatchesFiniteDifferences) {
+  check_gradient_of_reference(sequences({2, 3, 4, 4}, 3));
+  check_gradient_of_reference(sequences({3, 3, 4, 4, 1, true}, 2));
+}
+
+TEST(SequenceLogProbTest, MatchesTheReferenceOnAllDevices) {
+  check_on_all_devices(sequences({1, 1, 2, 1}, 1));
+  check_on_all_devices(sequences({2, 5, 3, 2}, 3));
+  check_on_all_devices(sequences({2, 8, 67, 64}, 33));
+  check_on_all_devices(sequences({1, 8, 131, 16}, 70));
+  for (const bool bias : {false, true})  // no row is left out as padding of a batch
+    check_on_all_devices(sequences({6, 24, 131, 16, 1, bias}, 7));
+}
+
+TEST(SequenceLogProbTest, RowsThatCountAreFewOrNone) {
+  for (const int64_t every : {7, 1000}) {
+    OpTest test = sequences({6, 16, 50, 8, 1 << 30, true}, 15);
+    test.name += ", one of " + std::to_string(every);
+    test.value = [=, value = test.value](const std::string& tensor, int64_t i) {
+      return tensor == "targets" && i % every != every - 1 ? -1.0 : value(tensor, i);
+    };
+    check_on_all_devices(test);
+  }
+}
+
+TEST(SequenceLogProbTest, AddsToTheGradientsOfItsParametersOrHasNone) {
+  for (const bool frozen : {false, true}) {
+    OpTest test = sequences({5, 16, 50, 8, 1 << 30, true}, 8);
+    test.name += frozen ? ", frozen" : ", adds";
+    test.build = [=, build = test.build](graph::GraphBuilder& builder) {
+      build(builder);
+      for (const TensorId parameter : builder.graph().parameters) {
+        builder[parameter].frozen = frozen;
+        if (frozen) continue;
+        const Shape shape = builder.shape(parameter);
+        builder[parameter].gradient =
+            builder.tensor("d", shape, DType::kF32, graph::Role::kParameterGradient);
+      }
+    };
+    check_on_all_devices(test);
+  }
+}
+
+TEST(SequenceLogProbTest, PaddedLogitsMatchTheReference) {
+  for (const bool bias : {false, true}) {
+    OpTest test = sequences({3, 16, 61, 8, 1 << 30, bias}, 8);
     test.head_multiple = 32;
     check_on_all_devices(test);
   }

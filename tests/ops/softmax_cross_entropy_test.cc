@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -147,8 +148,11 @@ TEST(SoftmaxCrossEntropyTest, MatchesTheReferenceOnAllDevices) {
       check({7, classes, 7, smoothing, 3});
     check({9, 33, 4, smoothing, 3});     // padding rows
     check({9, 33, 100, smoothing, 3});   // fewer rows than are valid
+    check({260, 3, 259, smoothing, 3});  // several tiles, the last one short
+    check({130, 32, 130, smoothing, 3});
     check({3, 5003, 3, smoothing, 10});  // several chunks, the last one short
   }
+  check_on_all_devices(loss({33000, 2, 32999, 0, 1}));  // several blocks sum the rows
   // Longer than what a block keeps in registers, at odd addresses.
   check_on_all_devices(loss({2, 58001, 2, 0.1f, 10}));
   for (const int64_t classes : {40, 1500})  // overflow without the largest subtracted
@@ -209,19 +213,23 @@ TEST(SoftmaxCrossEntropyTest, WeightsAreThoseOfPyTorch) {
 
 TEST(SoftmaxCrossEntropyTest, RowsThatArePaddedHaveNoGradientThere) {
   check({7, 10, 5, 0.1f, 2, 1, 16});
+  check({130, 5, 129, 0.1f, 2, 1, 8});
+  check({7, 10, 5, 0.1f, 2, 1, 40});
   check({8, 10, 8, 0.1f, 2, 0.625f, 32});
   check({2, 4090, 2, 0, 10, 1, 4096});
 }
 
 // Rows 0 and 2 are right, 1 and 3 wrong.
 TEST(SoftmaxCrossEntropyTest, FirstOfEqualLogitsWins) {
-  for (const int64_t classes : {40, 3000}) {
+  for (const int64_t classes : {24, 40, 3000}) {
+    const int64_t last = std::min<int64_t>(35, classes - 1);
     OpTest test = loss({4, classes, 4, 0, 1});
     test.value = [=](const std::string& tensor, int64_t i) -> double {
-      constexpr double kTargets[] = {0, 1, 20, 35};
-      if (tensor == "targets") return kTargets[i];
+      if (tensor == "targets")
+        return static_cast<double>(
+            std::array{int64_t{0}, int64_t{1}, int64_t{20}, last}[static_cast<size_t>(i)]);
       const int64_t column = i % classes;
-      return i >= 2 * classes && (column == 20 || column == 35) ? 1 : 0.5;
+      return i >= 2 * classes && (column == 20 || column == last) ? 1 : 0.5;
     };
     EXPECT_EQ(first_output_of_reference(test)[2], 2);
     check_on_all_devices(test);

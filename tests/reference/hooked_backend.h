@@ -63,6 +63,14 @@ class HookedBackend final : public exec::Backend {
                      std::byte* workspace) override {
     inner_->newton_schulz(matrix, shape, workspace);
   }
+  void add_factored_squares(const exec::FactoredPiece& piece,
+                            const exec::FactoredStep* step) override {
+    inner_->add_factored_squares(piece, step);
+  }
+  void factored_directions(const exec::FactoredPiece& piece,
+                           const exec::FactoredStep* step) override {
+    inner_->factored_directions(piece, step);
+  }
   double reduce_ms() override { return inner_->reduce_ms(); }
   double peak_flops() override { return inner_->peak_flops(); }
 

@@ -177,7 +177,6 @@ DataInputs text_data(graph::GraphBuilder& builder,
   const bool next_token = config.task == OnnxConfig::Task::kNextToken;
   TextInputs text(builder, value(0).extents[0], tokens, next_token);
   DataInputs made;
-  made.takes_tokens = true;
   for (size_t index = 0; index < network.inputs.size(); ++index) {
     const Meaning meaning = inputs.meanings()[index];
     DataInputs::Input input;
@@ -243,6 +242,7 @@ DataInputs append_data_inputs(graph::GraphBuilder& builder,
       made = text_data(builder, config, inputs, network, ids);
       break;
   }
+  made.kind = inputs.kind();
   if (!targets) return made;
   const auto value = [&](size_t index) -> const Value& {
     return network.values[static_cast<size_t>(network.inputs[index])];

@@ -18,7 +18,7 @@ struct DataInputs {
     int64_t limit = 0;  // if above 0, its elements are in [0, limit)
   };
   std::vector<Input> inputs;  // in the order of Network::inputs
-  bool takes_tokens = false;
+  config::ModelInput kind = config::ModelInput::kFeatures;
   TensorId documents = kNoTensor;  // (N, T) i32, below 0 for padding; if the samples have them
   TensorId targets = kNoTensor;    // (N, T) i32, the next tokens; kNoTensor in inference
   // For networks with several targets, or targets as inputs; none if they are not needed.

@@ -132,9 +132,10 @@ void NetworkInputs::require_together() const {
         words());
   }
   const int64_t targets = count(Meaning::kTarget);
-  if (targets > 0 && config_.loss != Loss::kOutput)
+  if (targets > 0 && config_.loss != Loss::kOutput && config_.loss != Loss::kContrastive)
     throw ConfigError(
-        "model.onnx.inputs: {} takes {}; allowed for TARGET: with model.onnx.loss OUTPUT",
+        "model.onnx.inputs: {} takes {}; allowed for TARGET: with model.onnx.loss OUTPUT or "
+        "CONTRASTIVE",
         config_.file,
         words());
   const auto inputs = static_cast<int64_t>(meanings_.size()) - targets;
@@ -150,7 +151,7 @@ void NetworkInputs::require_together() const {
   throw ConfigError(
       "model.onnx.inputs: {} takes {}; allowed: FEATURES for all inputs; one IMAGES; TOKENS, "
       "optionally with MASK, SEGMENTS and POSITIONS; or the inputs of model.onnx.diffusion; and "
-      "TARGET with model.onnx.loss OUTPUT",
+      "TARGET with model.onnx.loss OUTPUT or CONTRASTIVE",
       config_.file,
       words());
 }
@@ -293,7 +294,8 @@ int64_t NetworkInputs::find_context() const {
   if (config_.loss != Loss::kSoftmaxCrossEntropy && config_.loss != Loss::kOutput)
     throw ConfigError(
         "model.onnx.loss: allowed for a network that takes tokens: SOFTMAX_CROSS_ENTROPY, as "
-        "model.onnx.task says what is predicted, or OUTPUT");
+        "model.onnx.task says what is predicted, or OUTPUT; with CONTRASTIVE, tokens are a TARGET "
+        "beside IMAGES or FEATURES");
   const int64_t fixed = fixed_tokens();
   if (fixed > 0 && config_.context > 0 && config_.context != fixed)
     config::refuse_value("model.onnx.context",

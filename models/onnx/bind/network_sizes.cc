@@ -66,12 +66,13 @@ std::vector<int> NetworkSizes::output_numbers() const {
 int64_t NetworkSizes::outputs() const {
   if (computes_loss(scored_)) return 0;
   const int number = network_.outputs[outputs_of(opened_, scored_).front()];
-  return onnx::output_count(scored_, network_.values[static_cast<size_t>(number)]);
+  return onnx::output_count(scored_, inputs_.kind(), network_.values[static_cast<size_t>(number)]);
 }
 
-bool NetworkSizes::predicts_pixels() const {
-  const int number = output_numbers().front();
-  return onnx::predicts_pixels(config_, network_.values[static_cast<size_t>(number)].extents);
+Extents NetworkSizes::class_extents() const {
+  const int number = network_.outputs[outputs_of(opened_, scored_).front()];
+  return positions_of(
+      scored_, inputs_.kind(), network_.values[static_cast<size_t>(number)].extents);
 }
 
 int64_t NetworkSizes::features() const {

@@ -40,8 +40,8 @@ class NetworkSizes {
   // Kinds of segments of a text; 2 for a network without an input of segments, which takes pairs of
   // texts too.
   int64_t segments() const;
-  // Whether the first of these outputs has classes of pixels.
-  bool predicts_pixels() const;
+  // The extents of a sample's classes of pixels or other positions; empty: no such classes.
+  Extents class_extents() const;
   // Whether batch norms use the statistics of a lane in training.
   bool normalises_lanes() const;
   // For a network with loss CTC.

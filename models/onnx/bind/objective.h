@@ -17,8 +17,9 @@ bool has_labels(const OnnxConfig& config);
 // Whether targets are transcripts: loss CTC.
 bool is_transcript(const OnnxConfig& config);
 bool predicts_tokens(const OnnxConfig& config);
-// Whether an output (N, C, H, W) has classes of pixels.
-bool predicts_pixels(const OnnxConfig& config, const Extents& output);
+// The extents d1, ... of an output (N, O, d1, ...) with classes of pixels or other positions of a
+// sample; otherwise empty.
+Extents positions_of(const OnnxConfig& config, config::ModelInput input, const Extents& output);
 config::TextTask text_task_of(const OnnxConfig& config);
 // Whether samples are pieces of one stream of tokens, without documents.
 bool is_stream(const OnnxConfig& config, const graph::GraphOptions& options);
@@ -27,21 +28,7 @@ bool is_stream(const OnnxConfig& config, const graph::GraphOptions& options);
 void check_objective(const OnnxConfig& config);
 
 // The number of classes, or of values of a sample, in an output.
-int64_t output_count(const OnnxConfig& config, const Value& output);
-
-// Throws ConfigError if an output that the config names does not have the form that its loss takes.
-// `network` is bound for `samples` samples.
-void check_outputs(const OnnxConfig& config,
-                   const NetworkInputs& inputs,
-                   const Network& network,
-                   int64_t samples);
-
-// Throws ConfigError if an output has classes of pixels, but another height or width than the
-// network's images, with which the targets have their size in common.
-void check_sizes_of_pixels(const OnnxConfig& config,
-                           const NetworkInputs& inputs,
-                           const Network& network,
-                           const std::vector<int>& outputs);
+int64_t output_count(const OnnxConfig& config, config::ModelInput input, const Value& output);
 
 // Lowers the network, whose inputs are set, and ends the graph. `outputs` are the values with
 // losses, in the order of outputs_of().

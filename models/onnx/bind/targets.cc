@@ -18,8 +18,19 @@ namespace {
 
 using config::TargetPart;
 
-// The target of an output with this loss: `count` classes or values.
-TargetPart part_of_loss(const OnnxConfig& config, const std::string& name, int64_t count) {
+// The target of an output with this loss.
+TargetPart part_of_loss(const OnnxConfig& config,
+                        const NetworkInputs& inputs,
+                        const std::string& name,
+                        const Value& output) {
+  const int64_t count = output_count(config, inputs.kind(), output);
+  const Extents positions = positions_of(config, inputs.kind(), output.extents);
+  if (!positions.empty())  // of images, which the data may have in other sizes
+    return {.name = name,
+            .extents = positions,
+            .any_extents = inputs.kind() == config::ModelInput::kImages,
+            .classes = count,
+            .ignored = -1};
   if (has_labels(config)) return {.name = name, .classes = count};
   const bool shares = config.loss == Loss::kBinaryCrossEntropy;
   return {.name = name,
@@ -64,6 +75,8 @@ TargetPart part_of_input_value(const OnnxConfig& config,
     part.any_extents |= extent.extent < 0 && !set;
   }
   if (part.type == TargetPart::Type::kLabels) limit_labels(network, number, part);
+  if (part.type == TargetPart::Type::kLabels && compares_vectors(config))
+    part.classes = fewest_rows(network, number);
   return part;
 }
 
@@ -75,10 +88,11 @@ size_t heads_with_targets(const OnnxConfig& config) {
 }  // namespace
 
 bool computes_loss(const OnnxConfig& config) { return config.loss == Loss::kOutput; }
+bool compares_vectors(const OnnxConfig& config) { return config.loss == Loss::kContrastive; }
 
 bool has_parts(const OnnxConfig& config, const NetworkInputs& inputs) {
   return inputs.kind() != config::ModelInput::kTokens &&
-         (computes_loss(config) || heads_with_targets(config) > 0);
+         (computes_loss(config) || compares_vectors(config) || heads_with_targets(config) > 0);
 }
 
 OnnxConfig scored(const OnnxConfig& config) {
@@ -109,19 +123,17 @@ std::vector<TargetPart> asked_targets(const OpenedFile& opened,
     const int number = network.outputs[outputs_of(opened, config)[place]];
     return network.values[static_cast<size_t>(number)];
   };
-  if (!computes_loss(config)) {
-    parts.push_back(part_of_loss(config, "", output_count(config, output_at(0))));
+  if (!computes_loss(config) && !compares_vectors(config)) {
+    parts.push_back(part_of_loss(config, inputs, "", output_at(0)));
     for (size_t i = 1; i <= config.losses.size(); ++i)
       if (const std::string& name = config.losses[i - 1].target; !name.empty()) {
-        const OnnxConfig head = of_head(config, i);
-        parts.push_back(part_of_loss(head, name, output_count(head, output_at(i))));
+        parts.push_back(part_of_loss(of_head(config, i), inputs, name, output_at(i)));
       }
     return parts;
   }
   if (!config.predictions.empty()) {
-    const OnnxConfig prediction = scored(config);
-    parts.push_back(part_of_loss(
-        prediction, config.predictions.front().target, output_count(prediction, output_at(1))));
+    parts.push_back(
+        part_of_loss(scored(config), inputs, config.predictions.front().target, output_at(1)));
   }
   for (size_t index = 0; index < network.inputs.size(); ++index)
     if (inputs.meanings()[index] == Meaning::kTarget) {

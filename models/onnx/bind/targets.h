@@ -1,7 +1,7 @@
 #pragma once
-// The targets of a network that computes its own loss (model.onnx.loss OUTPUT), or whose heads have
-// targets of their own: what they must be, and how the graph takes them out of the record of a
-// sample (config::TargetPart).
+// The targets of a network that computes its own loss (model.onnx.loss OUTPUT), compares vectors
+// (CONTRASTIVE), or whose heads have targets of their own: what they must be, and how the graph
+// takes them out of the record of a sample (config::TargetPart).
 
 #include <vector>
 
@@ -13,6 +13,8 @@
 namespace lockstep::onnx {
 
 bool computes_loss(const OnnxConfig& config);
+// Whether the outputs are vectors with loss CONTRASTIVE.
+bool compares_vectors(const OnnxConfig& config);
 // Whether a sample's target is a record of parts.
 bool has_parts(const OnnxConfig& config, const NetworkInputs& inputs);
 
@@ -41,6 +43,8 @@ class TargetRecord {
 
   // What the data have for the k-th of the parts that the network asks for.
   const config::TargetPart& part(size_t index) const;
+  // All parts, (N, elements) i32.
+  TensorId tensor() const { return record_; }
   // Part `index` with these extents (N, ...): i32 labels or f32 values. Throws ConfigError if the
   // data have other extents, or for take_as() the other type.
   TensorId take(size_t index, const std::string& name, const Shape& shape) const;

@@ -107,6 +107,16 @@ std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::
 
 std::vector<collectives::Range> absent_ranges(const CheckpointState& state,
                                               const std::string& moment) {
+  if (const auto partial = state.partial.find(moment); partial != state.partial.end()) {
+    std::vector<collectives::Range> ranges;
+    int64_t begin = 0;
+    for (const collectives::Range& range : partial->second) {
+      if (begin < range.begin) ranges.push_back({begin, range.begin});
+      begin = range.end;
+    }
+    if (begin < state.trained_elements()) ranges.push_back({begin, state.trained_elements()});
+    return ranges;
+  }
   if (!is_moment(moment) || state.moments.empty() || moment == state.moments.front()) return {};
   const std::set<std::string> names(state.one_moment.begin(), state.one_moment.end());
   std::set<int64_t> begins = {state.flat_elements};

@@ -26,7 +26,8 @@ struct MomentPiece {
 std::vector<MomentPiece> moment_pieces(const CheckpointState& state, const std::string& moment);
 
 // The ranges of the flat buffer that `moment` does not have, in increasing order. For a second
-// moment these are the parameters of state.one_moment, each with the padding behind it.
+// moment these are the parameters of state.one_moment, each with the padding behind it; for others,
+// what state.partial leaves.
 std::vector<collectives::Range> absent_ranges(const CheckpointState& state,
                                               const std::string& moment);
 

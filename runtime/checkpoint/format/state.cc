@@ -97,6 +97,24 @@ NamedSlice named_slice(const proto::CheckpointSlice& message,
   return slice;
 }
 
+std::vector<collectives::Range> ranges_of(const proto::CheckpointRanges& entry,
+                                          int64_t elements,
+                                          const std::string& origin) {
+  std::vector<collectives::Range> ranges;
+  int64_t last = 0;
+  for (int i = 0; i < entry.begin_size() && i < entry.end_size(); ++i) {
+    const collectives::Range range = {entry.begin(i), entry.end(i)};
+    if (range.begin < last || range.end < range.begin || range.end > elements)
+      throw CheckpointError("{}: partial: the ranges of {} are not increasing, or not in [0, {})",
+                            origin,
+                            quote_name(entry.array()),
+                            elements);
+    last = range.end;
+    ranges.push_back(range);
+  }
+  return ranges;
+}
+
 }  // namespace
 
 std::string serialize(const FileRecord& record) {
@@ -130,6 +148,14 @@ std::string to_text(const CheckpointState& state) {
   message.set_optimizer(state.optimizer);
   for (const std::string& moment : state.moments) message.add_moment(moment);
   for (const std::string& parameter : state.one_moment) message.add_one_moment(parameter);
+  for (const auto& [array, ranges] : state.partial) {
+    proto::CheckpointRanges& entry = *message.add_partial();
+    entry.set_array(array);
+    for (const collectives::Range& range : ranges) {
+      entry.add_begin(range.begin);
+      entry.add_end(range.end);
+    }
+  }
   message.set_flat_elements(state.flat_elements);
   if (state.frozen_elements > 0) message.set_frozen_elements(state.frozen_elements);
   if (state.best_metric) message.set_best_metric(*state.best_metric);
@@ -195,6 +221,8 @@ CheckpointState parse_state(const std::string& text, const std::string& origin) 
   state.moments.assign(message.moment().begin(), message.moment().end());
   state.one_moment.assign(message.one_moment().begin(), message.one_moment().end());
   state.flat_elements = not_negative(message.flat_elements(), "flat_elements", origin);
+  for (const proto::CheckpointRanges& entry : message.partial())
+    state.partial[entry.array()] = ranges_of(entry, state.flat_elements, origin);
   state.frozen_elements = not_negative(message.frozen_elements(), "frozen_elements", origin);
   if (state.frozen_elements > state.flat_elements)
     throw CheckpointError("{}: frozen_elements is {} of {} elements",

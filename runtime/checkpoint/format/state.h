@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "collectives/layout/sharding.h"
 #include "runtime/base/error.h"
 #include "runtime/base/shape.h"
 #include "runtime/checkpoint/format/safetensors.h"
@@ -49,6 +50,8 @@ constexpr char kModelFile[] = "model.safetensors";
 constexpr char kAverageArray[] = "ema";
 // The prefix of the arrays that gradient compression keeps. They too are stored with the moments.
 constexpr char kResidualPrefix[] = "residual_";
+// Adafactor's averages, which are stored with the moments too.
+constexpr char kRowAverages[] = "row_var", kColumnAverages[] = "col_var";
 // Whether an array that is stored with the moments is a moment.
 inline bool is_moment(const std::string& array) {
   return array != kAverageArray && !array.starts_with(kResidualPrefix);
@@ -83,6 +86,10 @@ struct CheckpointState {
   // Names of the parameters that have only the first moment: Muon's matrices. Checkpoints of older
   // versions do not have this list; they have zeros as second moments.
   std::vector<std::string> one_moment;
+  // Arrays that lack elements of trained parameters, and the ranges of the flat buffer that they
+  // have, in increasing order. For Adafactor: its averages of a matrix's rows, like those of its
+  // columns, are stored from the offset of the matrix on, and "variance" lacks the matrices.
+  std::map<std::string, std::vector<collectives::Range>> partial;
   int64_t flat_elements = 0;          // size of the flat buffer, including padding
   int64_t frozen_elements = 0;        // at the end of the flat buffer; without moments
   std::vector<NamedSlice> layout;     // every parameter's position in the writer's flat buffer

@@ -16,6 +16,7 @@
 #define HWY_TARGET_INCLUDE "runtime/cpu/flat/optimizers.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
+#include "runtime/cpu/flat/moment_vectors-inl.h"
 #include "runtime/cpu/simd-inl.h"
 
 // Plain loops around the updates of one element, which the compiler vectorises for each instruction
@@ -183,6 +184,7 @@ void update_part(const exec::OptimizerUpdate& update,
 #define LOCKSTEP_RUN(Config, Update) \
   if (const auto* chosen = std::get_if<Update>(&update)) return run(*chosen);
   LOCKSTEP_OPTIMIZERS(LOCKSTEP_RUN)
+  LOCKSTEP_RUN(, exec::AdafactorDirection)
   LOCKSTEP_RUN(, exec::LambDirection)
   LOCKSTEP_RUN(, exec::MuonMomentum)
   LOCKSTEP_RUN(, exec::MuonStep)
@@ -197,6 +199,21 @@ HWY_INLINE void add_bits(const MomentBlock& block, uint32_t& sum) {
   uint32_t words[kWords];
   std::memcpy(words, &block, sizeof(block));
   for (size_t i = 0; i < kWords; ++i) sum += words[i];
+}
+
+HWY_INLINE void decode(bool of_squares, const MomentBlock& block, float* to) {
+  if constexpr (kVectorMoments) {
+    if (of_squares) return decode_block<false>(block, to);
+    return decode_block<true>(block, to);
+  }
+  decode_moments(moment_map(of_squares), block, to);
+}
+HWY_INLINE void encode(bool of_squares, const float* from, MomentBlock& block) {
+  if constexpr (kVectorMoments) {
+    if (of_squares) return encode_block<false>(from, block);
+    return encode_block<true>(from, block);
+  }
+  MomentCodes::of(of_squares).encode(from, block);
 }
 
 // The same for moments in blocks: each block is decoded to floats, updated and encoded again.
@@ -215,7 +232,7 @@ void update_blocks(const exec::OptimizerUpdate& update,
     };
     const auto of_squares = [&](size_t m) { return (s.square_moments >> m & 1) != 0; };
     for (size_t m = 0; m < kept; ++m) {
-      decode_moments(moment_map(of_squares(m)), block(m), floats[m]);
+      decode(of_squares(m), block(m), floats[m]);
       part.moments[m] = floats[m];
     }
     part.parameters = s.parameters + at;
@@ -230,7 +247,7 @@ void update_blocks(const exec::OptimizerUpdate& update,
     }
     for (size_t m = 0; m < kept; ++m) {
       if (checksums != nullptr) add_bits(block(m), checksums->moments[m].read);
-      MomentCodes::of(of_squares(m)).encode(floats[m], block(m));
+      encode(of_squares(m), floats[m], block(m));
       if (checksums != nullptr) add_bits(block(m), checksums->moments[m].written);
     }
   }

@@ -24,6 +24,7 @@ struct Workspace {
   size_t bias;      // in floats, if it is stored in bfloat16
   size_t results;   // LossRow for each row
   size_t counted;   // indices of the counted rows, then their targets
+  size_t scales;    // gradient scales of the counted rows, if there are d_sums
   size_t products;  // workspace of the products
 };
 
@@ -36,7 +37,9 @@ Workspace workspace_of(const Op<T>& op) {
   at.results =
       at.bias + (widens ? aligned(static_cast<size_t>(op.shape.outputs) * sizeof(float)) : 0);
   at.counted = at.results + aligned(loss_workspace_bytes(rows));
-  at.products = at.counted + aligned(2 * static_cast<size_t>(rows) * sizeof(int32_t));
+  at.scales = at.counted + aligned(2 * static_cast<size_t>(rows) * sizeof(int32_t));
+  const bool has_sums = op.call.has_input(graph::LinearCrossEntropyIn::kDSums);
+  at.products = at.scales + (has_sums ? aligned(static_cast<size_t>(rows) * sizeof(float)) : 0);
   return at;
 }
 
@@ -72,7 +75,8 @@ class CountedRows {
   CountedRows(Op<T>& op, const graph::LaneContext& lane, int32_t* memory)
       : all_(op.shape.rows), inputs_(op.shape.inputs), rows_(memory) {
     if (op.d_x == nullptr) return;
-    for (int64_t row = 0; row < std::min(all_, lane.valid_rows); ++row) {
+    const int64_t valid_rows = op.is_loss ? std::min(all_, lane.valid_rows) : all_;
+    for (int64_t row = 0; row < valid_rows; ++row) {
       if (op.targets[row] >= 0) rows_[count_++] = static_cast<int32_t>(row);
     }
     if (count_ == all_) return;
@@ -85,6 +89,14 @@ class CountedRows {
     op.shape.rows = count_;
     op.x = d_x_;
     op.targets = targets;
+  }
+
+  // The gradient scales of the counted rows, from the gradients of their sequences' sums. A row's
+  // loss is minus its log probability.
+  void set_scales(Op<T>& op, float* scales) const {
+    if (op.d_sums == nullptr) return;
+    for (int64_t i = 0; i < count_; ++i) scales[i] = -op.d_sums[rows_[i] / op.sequence_rows];
+    op.gradient_scales = scales;
   }
 
   // Moves the gradients to their rows, in decreasing order, and clears the other rows.
@@ -124,7 +136,7 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::b
                                  .stride = outputs,
                                  .padded_outputs = outputs,
                                  .accumulate_weight = false,
-                                 .accumulate_bias = chunk > 0,
+                                 .accumulate_bias = op.attributes.accumulate_bias || chunk > 0,
                                  .input_activation = Activation::kNone,
                                  .d_y = gradient,
                                  .d_bias = op.d_bias});
@@ -139,7 +151,7 @@ void run_backward(const Op<BFloat16>& op, int64_t chunk, float* gradient, std::b
                        .b = {op.x + first, inputs},
                        .c = op.d_weight,
                        .c_stride = inputs,
-                       .accumulate = chunk > 0},
+                       .accumulate = op.attributes.accumulate_weight || chunk > 0},
                       work);
   kKernels.forward({.shape = {rows, outputs, inputs},
                     .x = {rounded, 2 * outputs},
@@ -167,6 +179,15 @@ const float* bias_of(const Op<BFloat16>& op, float* memory) {
   return memory;
 }
 
+// The log probability of each sequence, from the losses of its rows, in their order.
+void sum_sequences(const LossRow* rows, int64_t sequences, int64_t sequence_rows, float* sums) {
+  for (int64_t n = 0; n < sequences; ++n) {
+    double loss = 0;
+    for (int64_t t = 0; t < sequence_rows; ++t) loss += rows[n * sequence_rows + t].loss;
+    sums[n] = static_cast<float>(-loss);
+  }
+}
+
 template <typename T, const auto& kKernels>
 void run(const graph::OpCall& call) {
   Op<T> op{call};
@@ -178,9 +199,12 @@ void run(const graph::OpCall& call) {
   const float* const bias = bias_of(op, reinterpret_cast<float*>(call.workspace() + at.bias));
   const CountedRows<T> counted(
       op, call.lane(), reinterpret_cast<int32_t*>(call.workspace() + at.counted));
+  counted.set_scales(op, reinterpret_cast<float*>(call.workspace() + at.scales));
   if (op.shape.rows == 0) {
-    if (op.d_weight != nullptr) std::fill_n(op.d_weight, op.shape.outputs * op.shape.inputs, 0.0f);
-    if (op.d_bias != nullptr) std::fill_n(op.d_bias, op.shape.outputs, 0.0f);
+    if (op.d_weight != nullptr && !op.attributes.accumulate_weight)
+      std::fill_n(op.d_weight, op.shape.outputs * op.shape.inputs, 0.0f);
+    if (op.d_bias != nullptr && !op.attributes.accumulate_bias)
+      std::fill_n(op.d_bias, op.shape.outputs, 0.0f);
   }
   for (int64_t chunk = 0; chunk * chunk_rows < op.shape.rows; ++chunk) {
     const int64_t inputs = op.shape.inputs;
@@ -195,7 +219,9 @@ void run(const graph::OpCall& call) {
         op.loss_of(chunk, logits), call.lane(), results + chunk * chunk_rows);
     if (op.d_x != nullptr) run_backward<kKernels>(op, chunk, logits, work);
   }
-  sum_loss_rows(results, op.shape.rows, op.statistics);
+  if (op.statistics != nullptr) sum_loss_rows(results, op.shape.rows, op.statistics);
+  if (op.sums != nullptr)
+    sum_sequences(results, op.shape.rows / op.sequence_rows, op.sequence_rows, op.sums);
   counted.spread();
 }
 
@@ -210,18 +236,34 @@ bool supports_bf16x3(const graph::OpCall& call) {
 
 bool supports_tiles(const graph::OpCall& call) { return stores_bf16(call) && supports(call); }
 
+constexpr exec::Implementation of_tiles(graph::OpKind kind) {
+  return exec::row<run<BFloat16, kTileLinear>,
+                   workspace_bytes<kLinear, kTileLinear>,
+                   supports_tiles,
+                   tiles::available_for>(kind, "tiles");
+}
+constexpr exec::Implementation of_bf16x3(graph::OpKind kind) {
+  return exec::row<run<float, kLinearBf16x3>,
+                   workspace_bytes<kLinearBf16x3, kHalfLinear>,
+                   supports_bf16x3>(kind, "bf16x3");
+}
+constexpr exec::Implementation of_gemm(graph::OpKind kind) {
+  return native_row<run<float, kLinear>,
+                    run<BFloat16, kHalfLinear>,
+                    workspace_bytes<kLinear, kHalfLinear>,
+                    supports>(kind, "gemm");
+}
+
 constexpr exec::Implementation kRows[] = {
-    exec::row<run<BFloat16, kTileLinear>,
-              workspace_bytes<kLinear, kTileLinear>,
-              supports_tiles,
-              tiles::available_for>(graph::OpKind::kLinearCrossEntropy, "tiles"),
-    exec::row<run<float, kLinearBf16x3>,
-              workspace_bytes<kLinearBf16x3, kHalfLinear>,
-              supports_bf16x3>(graph::OpKind::kLinearCrossEntropy, "bf16x3"),
-    native_row<run<float, kLinear>,
-               run<BFloat16, kHalfLinear>,
-               workspace_bytes<kLinear, kHalfLinear>,
-               supports>(graph::OpKind::kLinearCrossEntropy, "gemm"),
+    of_tiles(graph::OpKind::kLinearCrossEntropy),
+    of_bf16x3(graph::OpKind::kLinearCrossEntropy),
+    of_gemm(graph::OpKind::kLinearCrossEntropy),
+    of_tiles(graph::OpKind::kSequenceLogProb),
+    of_bf16x3(graph::OpKind::kSequenceLogProb),
+    of_gemm(graph::OpKind::kSequenceLogProb),
+    of_tiles(graph::OpKind::kSequenceLogProbBackward),
+    of_bf16x3(graph::OpKind::kSequenceLogProbBackward),
+    of_gemm(graph::OpKind::kSequenceLogProbBackward),
 };
 
 }  // namespace

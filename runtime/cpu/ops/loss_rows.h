@@ -1,9 +1,13 @@
 #pragma once
-// The results of the loss kernels. Rows are computed in any order by any thread; their results are
-// then added in the order of the rows.
+// The driver of losses whose operands are LossIn and LossOut, and the results of their rows. Rows
+// are computed in any order by any thread; their results are then added in the order of the rows.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+
+#include "runtime/cpu/in_parallel.h"
+#include "runtime/graph/op_call.h"
 
 namespace lockstep::cpu {
 
@@ -31,6 +35,40 @@ inline void sum_loss_rows(const LossRow* rows, int64_t count, double statistics[
   statistics[1] = counted;
   statistics[2] = correct;
   statistics[3] = top5;
+}
+
+inline size_t loss_workspace(const graph::OpCall& call) {
+  return loss_workspace_bytes(call.input_shape(graph::LossIn::kPrediction).rows());
+}
+
+// Rows [begin, end) of a loss: row_of(row) computes the result and the gradient of a row that
+// counts; the gradient of others is 0.
+template <typename Op, typename RowOf>
+void compute_loss_rows(const Op& op,
+                       const graph::LaneContext& lane,
+                       LossRow* results,
+                       int64_t begin,
+                       int64_t end,
+                       RowOf row_of) {
+  const int64_t columns = op.call.input_shape(graph::LossIn::kPrediction).columns();
+  for (int64_t row = begin; row < end; ++row) {
+    const bool counts = row < lane.valid_rows;
+    results[row] = counts ? row_of(row) : LossRow{};
+    if (!counts && op.gradient != nullptr) std::fill_n(op.gradient + row * columns, columns, 0.0f);
+  }
+}
+
+// Runs a loss on all threads and writes its statistics. kernel(op, lane, results, begin, end)
+// computes rows; the call's workspace is loss_workspace().
+template <typename Op>
+void run_loss(
+    const Op& op,
+    void (*kernel)(const Op&, const graph::LaneContext&, LossRow*, int64_t begin, int64_t end)) {
+  const Shape& prediction = op.call.input_shape(graph::LossIn::kPrediction);
+  auto* const results = op.call.template workspace<LossRow>();
+  in_parallel(
+      prediction.rows(), grain_rows(prediction.columns()), kernel, op, op.call.lane(), results);
+  sum_loss_rows(results, prediction.rows(), op.statistics);
 }
 
 }  // namespace lockstep::cpu

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/base/error.h"
-#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/loss_rows.h"
 
@@ -174,20 +173,14 @@ HWY_INLINE LossRow loss_row(const graph::PointwiseLoss<float>& op,
 }
 
 void pointwise_loss_kernel(const graph::PointwiseLoss<float>& op,
-                           int64_t valid_rows,
-                           float gradient_scale,
+                           const graph::LaneContext& lane,
                            LossRow* results,
                            int64_t begin,
                            int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    if (row >= valid_rows) {
-      results[row] = {};
-      if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.outputs, op.outputs, 0.0f);
-    } else {
-      results[row] = op.gradient != nullptr ? loss_row<true>(op, row, gradient_scale)
-                                            : loss_row<false>(op, row, gradient_scale);
-    }
-  }
+  compute_loss_rows(op, lane, results, begin, end, [&](int64_t row) HWY_ATTR {
+    return op.gradient != nullptr ? loss_row<true>(op, row, lane.gradient_scale)
+                                  : loss_row<false>(op, row, lane.gradient_scale);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -200,28 +193,15 @@ HWY_EXPORT(pointwise_loss_kernel);
 
 namespace {
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::PointwiseLoss<float>{call}.rows);
-}
-
 void run(const graph::PointwiseLoss<float>& op) {
-  auto* const results = op.call.workspace<LossRow>();
-  const graph::LaneContext& lane = op.call.lane();
-  in_parallel(op.rows,
-              grain_rows(op.outputs),
-              HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel),
-              op,
-              lane.valid_rows,
-              lane.gradient_scale,
-              results);
-  sum_loss_rows(results, op.rows, op.statistics);
+  run_loss(op, HWY_DYNAMIC_DISPATCH(pointwise_loss_kernel));
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kBinaryCrossEntropy, "simd"),
-    row<run, workspace_bytes>(graph::OpKind::kMeanSquaredError, "simd"),
-    row<run, workspace_bytes>(graph::OpKind::kMeanAbsoluteError, "simd"),
-    row<run, workspace_bytes>(graph::OpKind::kHuber, "simd"),
+    row<run, loss_workspace>(graph::OpKind::kBinaryCrossEntropy, "simd"),
+    row<run, loss_workspace>(graph::OpKind::kMeanSquaredError, "simd"),
+    row<run, loss_workspace>(graph::OpKind::kMeanAbsoluteError, "simd"),
+    row<run, loss_workspace>(graph::OpKind::kHuber, "simd"),
 };
 
 }  // namespace

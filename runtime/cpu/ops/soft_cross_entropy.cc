@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/cpu/in_parallel.h"
 #include "runtime/cpu/ops/implementations.h"
 #include "runtime/cpu/ops/loss_rows.h"
 
@@ -90,20 +89,14 @@ HWY_INLINE LossRow soft_row(const graph::SoftCrossEntropy<float>& op,
 }
 
 void soft_cross_entropy_kernel(const graph::SoftCrossEntropy<float>& op,
-                               int64_t valid_rows,
-                               float gradient_scale,
+                               const graph::LaneContext& lane,
                                LossRow* results,
                                int64_t begin,
                                int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    if (row >= valid_rows) {
-      results[row] = {};
-      if (op.gradient != nullptr) std::fill_n(op.gradient + row * op.classes, op.classes, 0.0f);
-    } else {
-      results[row] = op.gradient != nullptr ? soft_row<true>(op, row, gradient_scale)
-                                            : soft_row<false>(op, row, gradient_scale);
-    }
-  }
+  compute_loss_rows(op, lane, results, begin, end, [&](int64_t row) HWY_ATTR {
+    return op.gradient != nullptr ? soft_row<true>(op, row, lane.gradient_scale)
+                                  : soft_row<false>(op, row, lane.gradient_scale);
+  });
 }
 
 }  // namespace HWY_NAMESPACE
@@ -116,25 +109,12 @@ HWY_EXPORT(soft_cross_entropy_kernel);
 
 namespace {
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::SoftCrossEntropy<float>{call}.rows);
-}
-
 void run(const graph::SoftCrossEntropy<float>& op) {
-  auto* const results = op.call.workspace<LossRow>();
-  const graph::LaneContext& lane = op.call.lane();
-  in_parallel(op.rows,
-              grain_rows(op.classes),
-              HWY_DYNAMIC_DISPATCH(soft_cross_entropy_kernel),
-              op,
-              lane.valid_rows,
-              lane.gradient_scale,
-              results);
-  sum_loss_rows(results, op.rows, op.statistics);
+  run_loss(op, HWY_DYNAMIC_DISPATCH(soft_cross_entropy_kernel));
 }
 
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes>(graph::OpKind::kSoftCrossEntropy, "simd")};
+    row<run, loss_workspace>(graph::OpKind::kSoftCrossEntropy, "simd")};
 
 }  // namespace
 

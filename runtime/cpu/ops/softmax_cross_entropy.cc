@@ -98,7 +98,8 @@ HWY_INLINE LossRow softmax_row(const graph::SoftmaxCrossEntropy<float>& op,
                                int64_t row) {
   const float* const x = op.logits + row * op.stride;
   float* const gradient = kTrain ? op.gradient + row * op.stride : nullptr;  // may be x
-  const float gradient_scale = lane.gradient_scale;
+  const float gradient_scale =
+      op.gradient_scales == nullptr ? lane.gradient_scale : op.gradient_scales[row];
   const int32_t target = op.targets[row], other = other_target(op, lane, row);
   const double first_share = other == target ? 1 : lane.mix;
   const int64_t classes = op.classes;
@@ -175,10 +176,6 @@ void softmax_cross_entropy_rows(const graph::SoftmaxCrossEntropy<float>& op,
 
 namespace {
 
-size_t workspace_bytes(const graph::OpCall& call) {
-  return loss_workspace_bytes(graph::SoftmaxCrossEntropy<float>{call}.rows);
-}
-
 void run(const graph::SoftmaxCrossEntropy<float>& op) {
   auto* const results = op.call.workspace<LossRow>();
   softmax_cross_entropy_rows(op, op.call.lane(), results);
@@ -189,7 +186,7 @@ void run(const graph::SoftmaxCrossEntropy<float>& op) {
 bool supports(const graph::SoftmaxCrossEntropy<float>& op) { return op.stride == op.classes; }
 
 constexpr exec::Implementation kRows[] = {
-    row<run, workspace_bytes, supports>(graph::OpKind::kSoftmaxCrossEntropy, "simd")};
+    row<run, loss_workspace, supports>(graph::OpKind::kSoftmaxCrossEntropy, "simd")};
 
 }  // namespace
 

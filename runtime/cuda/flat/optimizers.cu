@@ -35,8 +35,10 @@ __device__ __forceinline__ void store_moments(const float (&m)[N],
                                               BFloat16* to) {
   Vector<BFloat16, N> vector;
 #pragma unroll
-  for (int k = 0; k < N; ++k)
-    vector.at[k] = exec::round_at_random(m[k], random[k] >> shift & 0xffffu);
+  for (int k = 0; k < N; ++k) {
+    const uint32_t drawn = random[k];
+    vector.at[k] = exec::round_at_random(m[k], drawn >> shift & 0xffffu);
+  }
   store_vector(vector, to);
 }
 

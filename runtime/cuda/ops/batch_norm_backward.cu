@@ -35,7 +35,10 @@ struct GradientRow {
     d_y = vector_at<N>(in.d_y + at);
     if (in.d_y2 != nullptr) d_y2 = vector_at<N>(in.d_y2 + at);
     if (in.y != nullptr) y = vector_at<N>(in.y + at);
-    if (in.mask != nullptr) mask = in.mask[at / kMaskBits] >> (at % kMaskBits);
+    if (in.mask != nullptr) {
+      const unsigned byte = in.mask[at / kMaskBits];
+      mask = byte >> (at % kMaskBits);
+    }
   }
 
   // x, and the gradient that the activation passed.

@@ -35,6 +35,20 @@ struct RowDivision {
     const int32_t column = tail + static_cast<int32_t>(threadIdx.x);
     if (column < columns) f(column);
   }
+  // Calls f(column, values) for all elements of this thread, for f to set and store `values`.
+  template <typename F>
+  __device__ __forceinline__ void each(F f) const {
+    const auto single = [&](int32_t column) {
+      float value[1] = {};
+      f(column, value);
+    };
+    in_head(single);
+    for (int32_t column = this->column(0); column < tail; column += Threads * N) {
+      float values[N] = {};
+      f(column, values);
+    }
+    in_tail(single);
+  }
 
   int32_t columns, head, tail;
 };
@@ -81,6 +95,14 @@ class RowOfThread {
     division_.in_tail(single);
   }
 
+  // Stores the values of `each` at the same columns of another row.
+  template <int Count>
+  __device__ __forceinline__ void store(const float (&values)[Count],
+                                        T* row,
+                                        int32_t column) const {
+    cuda::store(values, row + column);
+  }
+
  private:
   static constexpr int N = kVectorWidth<T>;
   const T* row_;
@@ -90,14 +112,9 @@ class RowOfThread {
 
 template <int Threads, typename T>
 __device__ __forceinline__ void fill_zeros(T* row, int32_t columns) {
-  const RowDivision<T, Threads> division(row, columns);
-  constexpr int N = kVectorWidth<T>;
-  const float zeros[N] = {}, zero[1] = {};
-  const auto single = [&](int32_t column) { store(zero, row + column); };
-  division.in_head(single);
-  for (int32_t column = division.column(0); column < division.tail; column += Threads * N)
+  RowDivision<T, Threads>(row, columns).each([&](int32_t column, auto& zeros) {
     store(zeros, row + column);
-  division.in_tail(single);
+  });
 }
 
 // Powers of 2 instead of e: exp(x) = 2^(x log2(e)), which the multiply-add that subtracts the

@@ -43,7 +43,7 @@ Products products_of(const graph::OpCall& call, int64_t chunk) {
                    .transpose_a = true,
                    .in = dtype,
                    .out = DType::kF32,
-                   .accumulate = chunk > 0,
+                   .accumulate = op.attributes.accumulate_weight || chunk > 0,
                    .tf32 = tf32},
       .d_x = {.m = rows,
               .n = op.shape.inputs,
@@ -93,9 +93,14 @@ template <Multiply kMultiply>
 void run(const graph::OpCall& call) {
   const auto parts = LinearCrossEntropyWorkspace::of(call);
   auto* const results = reinterpret_cast<RowLoss*>(call.workspace() + parts.logits);
-  auto* const sums = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
-  by_type<graph::LinearCrossEntropy>(call, [&]<typename T>(const auto& op) {
+  auto* const scales = reinterpret_cast<float*>(call.workspace() + parts.logits + parts.losses);
+  auto* const sums = scales + parts.scales / sizeof(float);
+  by_type<graph::LinearCrossEntropy>(call, [&]<typename T>(graph::LinearCrossEntropy<T> op) {
     T* const logits = call.workspace<T>();
+    if (op.d_sums != nullptr) {
+      scale_sequence_rows(op.d_sums, op.shape.rows, op.sequence_rows, scales, stream_of(call));
+      op.gradient_scales = scales;
+    }
     for (int64_t chunk = 0; chunk < op.chunks(); ++chunk) {
       const Products products = products_of(call, chunk);
       const auto forward = op.forward_of(chunk, logits, nullptr);
@@ -119,15 +124,28 @@ void run(const graph::OpCall& call) {
                       context_of(call));
       kMultiply(call, products.d_x, {.a = logits, .b = op.weight, .out = backward.d_x});
     }
-    sum_row_losses(results, op.shape.rows, op.statistics, stream_of(call));
+    if (op.statistics != nullptr)
+      sum_row_losses(results, op.shape.rows, op.statistics, stream_of(call));
+    if (op.sums != nullptr)
+      sum_sequence_rows(results, op.shape.rows, op.sequence_rows, op.sums, stream_of(call));
   });
 }
 
+constexpr exec::Implementation of_library(graph::OpKind kind) {
+  return exec::row<run<multiply>, linear_cross_entropy_workspace, supports_library, has_algorithms>(
+      kind, "cublaslt");
+}
+constexpr exec::Implementation plain(graph::OpKind kind) {
+  return exec::row<run<multiply_plainly>, linear_cross_entropy_workspace>(kind, "plain");
+}
+
 constexpr exec::Implementation kRows[] = {
-    exec::row<run<multiply>, linear_cross_entropy_workspace, supports_library, has_algorithms>(
-        graph::OpKind::kLinearCrossEntropy, "cublaslt"),
-    exec::row<run<multiply_plainly>, linear_cross_entropy_workspace>(
-        graph::OpKind::kLinearCrossEntropy, "plain"),
+    of_library(graph::OpKind::kLinearCrossEntropy),
+    plain(graph::OpKind::kLinearCrossEntropy),
+    of_library(graph::OpKind::kSequenceLogProb),
+    plain(graph::OpKind::kSequenceLogProb),
+    of_library(graph::OpKind::kSequenceLogProbBackward),
+    plain(graph::OpKind::kSequenceLogProbBackward),
 };
 
 }  // namespace

@@ -2,19 +2,13 @@
 
 #include <cmath>
 
-#include "runtime/base/check.h"
 #include "runtime/cuda/by_type.h"
-#include "runtime/cuda/context.h"
-#include "runtime/cuda/kernel_tools.h"
 #include "runtime/cuda/ops/implementations.h"
-#include "runtime/cuda/ops/loss_rows.h"
+#include "runtime/cuda/ops/loss_row_kernel.h"
 #include "runtime/cuda/plan/losses.h"
 
 namespace lockstep::cuda {
 namespace {
-
-constexpr int kThreads = 128;  // a warp handles a row
-constexpr int kRows = kThreads / kWarp;
 
 struct Element {
   float loss, correct, gradient;
@@ -51,51 +45,39 @@ __device__ __forceinline__ Element element_of(float x, float target, float delta
 }
 
 template <OpKind Kind, bool Positive, bool Backward, typename T>
-__global__ void __launch_bounds__(kThreads)
-    pointwise_loss_kernel(graph::PointwiseLoss<T> op,
-                          const graph::LaneContext* lane_context,
-                          RowLoss* results) {
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kRows + threadIdx.x / kWarp;
-  if (row >= op.rows) return;
-  const int lane = threadIdx.x % kWarp;
-  const bool counts = row < lane_context->valid_rows;
-  const float gradient_scale = lane_context->gradient_scale;
-  const auto outputs = static_cast<float>(op.outputs);
-  float loss = 0, correct = 0, weight = 1;
-  if constexpr (Kind == OpKind::kBinaryCrossEntropy) {
-    if (op.weighted) {  // one output
-      const float target = op.targets[row];
-      weight = (1 - target) * op.class_weights[0] + target * op.class_weights[1];
+struct PointwiseLossRow {
+  graph::PointwiseLoss<T> op;
+
+  __device__ RowLoss operator()(int64_t row, int lane, bool counts, float gradient_scale) const {
+    const auto outputs = static_cast<float>(op.outputs);
+    float loss = 0, correct = 0, weight = 1;
+    if constexpr (Kind == OpKind::kBinaryCrossEntropy) {
+      if (op.weighted) {  // one output
+        const float target = op.targets[row];
+        weight = (1 - target) * op.class_weights[0] + target * op.class_weights[1];
+      }
     }
-  }
-  for (int64_t column = lane; column < op.outputs; column += kWarp) {
-    const int64_t i = row * op.outputs + column;
-    const float positive = Positive ? op.pos_weight[column] : 1;
-    const Element element =
-        element_of<Kind, Positive>(to_float(op.predictions[i]), op.targets[i], op.delta, positive);
-    loss += element.loss;
-    correct += element.correct;
-    if constexpr (Backward) {
-      const float gradient = counts ? weight * element.gradient * (gradient_scale / outputs) : 0;
-      op.gradient[i] = round_to<T>(gradient);
+    for (int64_t column = lane; column < op.outputs; column += kWarp) {
+      const int64_t i = row * op.outputs + column;
+      const float positive = Positive ? op.pos_weight[column] : 1;
+      const Element element = element_of<Kind, Positive>(
+          to_float(op.predictions[i]), op.targets[i], op.delta, positive);
+      loss += element.loss;
+      correct += element.correct;
+      if constexpr (Backward) {
+        const float gradient = counts ? weight * element.gradient * (gradient_scale / outputs) : 0;
+        op.gradient[i] = round_to<T>(gradient);
+      }
     }
+    return {
+        weight * warp_reduce<Sum>(loss) / outputs, warp_reduce<Sum>(correct) / outputs, 0, weight};
   }
-  loss = weight * warp_reduce<Sum>(loss) / outputs;
-  correct = warp_reduce<Sum>(correct) / outputs;
-  if (lane == 0)
-    results[row] = counts ? RowLoss{loss, correct, 0, weight} : RowLoss{0, kNotCounted};
-}
+};
 
 template <OpKind Kind, bool Positive, typename T>
 void start(const graph::PointwiseLoss<T>& op, const graph::OpCall& call) {
-  auto* const results = call.workspace<RowLoss>();
-  launch({blocks_for(op.rows, kRows), kThreads, stream_of(call)},
-         op.gradient != nullptr ? pointwise_loss_kernel<Kind, Positive, true, T>
-                                : pointwise_loss_kernel<Kind, Positive, false, T>,
-         op,
-         context_of(call).lane,
-         results);
-  sum_row_losses(results, op.rows, op.statistics, stream_of(call));
+  op.gradient != nullptr ? run_loss_rows(call, PointwiseLossRow<Kind, Positive, true, T>{op})
+                         : run_loss_rows(call, PointwiseLossRow<Kind, Positive, false, T>{op});
 }
 
 template <OpKind Kind>
@@ -114,7 +96,7 @@ void run(const graph::OpCall& call) {
   });
 }
 
-constexpr exec::Implementation kImplementations[] = {
+constexpr exec::Implementation kRows[] = {
     exec::row<run<OpKind::kBinaryCrossEntropy>, pointwise_loss_workspace>(
         OpKind::kBinaryCrossEntropy, "native"),
     exec::row<run<OpKind::kMeanSquaredError>, pointwise_loss_workspace>(OpKind::kMeanSquaredError,
@@ -126,6 +108,6 @@ constexpr exec::Implementation kImplementations[] = {
 
 }  // namespace
 
-constinit const exec::Implementations kCudaPointwiseLosses = kImplementations;
+constinit const exec::Implementations kCudaPointwiseLosses = kRows;
 
 }  // namespace lockstep::cuda

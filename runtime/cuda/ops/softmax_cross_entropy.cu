@@ -56,39 +56,42 @@ __device__ __forceinline__ int32_t other_target(const graph::SoftmaxCrossEntropy
   return other >= 0 ? other : op.targets[row];
 }
 
-// A block handles a row. Backward: the logits may be overwritten by their gradient. Weighted:
-// classes have weights, and there is one target.
-template <typename T, int Threads, bool Backward, bool Weighted>
-__global__ void __launch_bounds__(Threads)
-    softmax_cross_entropy_kernel(graph::SoftmaxCrossEntropy<T> op,
-                                 const graph::LaneContext* lane,
-                                 RowLoss* results) {
-  const int64_t row = blockIdx.x;
-  const T* const x = op.logits + row * op.stride;
-  T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;  // may be x
-  const int32_t target = op.targets[row];
-  if (target < 0 || op.first_row + row >= lane->valid_rows) {
-    if (threadIdx.x == 0) results[row] = {0, kNotCounted};
-    if constexpr (Backward) fill_zeros<Threads>(gradient, static_cast<int32_t>(op.stride));
-    return;
+// The sum over the threads that handle a row.
+template <int Threads>
+__device__ __forceinline__ float row_sum(float x) {
+  if constexpr (Threads == 1) {
+    return x;
+  } else {
+    return block_reduce<Sum, Threads>(x);
   }
+}
 
-  const auto classes = static_cast<int32_t>(op.classes);
-  const RowOfThread<T, Threads, kKept<T, Threads, Weighted>, Threads == kShort> part(x, classes);
+// A counted row, of which `part` has the elements of the calling thread (each, store). `thread`:
+// its index among the row's threads. Backward: x may be overwritten by its gradient. Weighted:
+// classes have weights, and there is one target.
+template <int Threads, bool Backward, bool Weighted, typename T, typename Part>
+__device__ __forceinline__ void softmax_row(const graph::SoftmaxCrossEntropy<T>& op,
+                                            const graph::LaneContext& lane,
+                                            int64_t row,
+                                            const Part& part,
+                                            unsigned thread,
+                                            RowLoss* results) {
   const bool smooths = op.label_smoothing > 0;
   RunningSoftmax softmax;
   part.each([&](int32_t column, auto& values) { softmax.add(column, values, smooths); });
-  softmax.merge_block<Threads>();
+  if constexpr (Threads > 1) softmax.merge_block<Threads>();
 
+  const T* const x = op.logits + row * op.stride;
+  const int32_t target = op.targets[row];
   const float each = op.label_smoothing / static_cast<float>(op.classes);
   // The target's share, and that of a second target that differs from it.
-  const int32_t other = other_target(op, *lane, row);
+  const int32_t other = other_target(op, lane, row);
   const bool mixed = !Weighted && other != target;
   const float weight = Weighted ? op.weights[target] : 1;
   const float weight_sum =
       Weighted ? static_cast<float>(op.weight_sum) : static_cast<float>(op.classes);
   const float targets_share = (1 - op.label_smoothing) * weight;
-  const float target_share = mixed ? targets_share * lane->mix : targets_share;
+  const float target_share = mixed ? targets_share * lane.mix : targets_share;
   const float other_share = targets_share - target_share;
   float smooth_loss = 0;
   if (smooths) {
@@ -100,7 +103,7 @@ __global__ void __launch_bounds__(Threads)
 #pragma unroll
         for (int i = 0; i < N; ++i) sum += op.weights[column + i] * values[i];
       });
-      sum = block_reduce<Sum, Threads>(sum);
+      sum = row_sum<Threads>(sum);
     }
     const float log_sum = fmaf(softmax.exponent, kLn2, logf(softmax.sum));
     smooth_loss = each * (weight_sum * log_sum - sum);
@@ -116,9 +119,9 @@ __global__ void __launch_bounds__(Threads)
         larger += column + i < target ? !(values[i] < threshold) : !(values[i] <= threshold);
       }
     });
-    larger = block_reduce<Sum, Threads>(larger);
+    larger = row_sum<Threads>(larger);
   }
-  if (threadIdx.x == 0) {
+  if (thread == 0) {
     const auto minus_log_p = [&](int32_t column) {
       return fmaf(fmaf(-to_float(x[column]), kLog2E, softmax.exponent), kLn2, logf(softmax.sum));
     };
@@ -128,8 +131,9 @@ __global__ void __launch_bounds__(Threads)
     results[row] = {loss, correct ? 1.0f : 0.0f, !Backward && larger < 5 ? 1.0f : 0.0f, weight};
   }
   if constexpr (Backward) {
-    __syncthreads();  // the logits of targets have been read
-    const float scale = lane->gradient_scale;
+    if constexpr (Threads > 1) __syncthreads();  // the logits of targets have been read
+    const float scale =
+        op.gradient_scales == nullptr ? lane.gradient_scale : op.gradient_scales[row];
     const float p_scale =
         (Weighted ? target_share + each * weight_sum : 1.0f) * scale / softmax.sum;
     part.each([&](int32_t column, auto& values) {
@@ -148,23 +152,124 @@ __global__ void __launch_bounds__(Threads)
       };
       subtract(target, target_share);
       if (mixed) subtract(other, other_share);
-      store(values, gradient + column);
+      part.store(values, op.gradient + row * op.stride, column);
     });
+  }
+}
+
+template <typename T>
+__device__ __forceinline__ bool counts(const graph::SoftmaxCrossEntropy<T>& op,
+                                       const graph::LaneContext& lane,
+                                       int64_t row) {
+  return op.targets[row] >= 0 && op.first_row + row < lane.valid_rows;
+}
+
+// A block handles a row.
+template <typename T, int Threads, bool Backward, bool Weighted>
+__global__ void __launch_bounds__(Threads)
+    softmax_cross_entropy_kernel(graph::SoftmaxCrossEntropy<T> op,
+                                 const graph::LaneContext* lane,
+                                 RowLoss* results) {
+  const int64_t row = blockIdx.x;
+  T* const gradient = Backward ? op.gradient + row * op.stride : nullptr;
+  if (!counts(op, *lane, row)) {
+    if (threadIdx.x == 0) results[row] = {0, kNotCounted};
+    if constexpr (Backward) fill_zeros<Threads>(gradient, static_cast<int32_t>(op.stride));
+    return;
+  }
+  const RowOfThread<T, Threads, kKept<T, Threads, Weighted>, Threads == kShort> part(
+      op.logits + row * op.stride, static_cast<int32_t>(op.classes));
+  softmax_row<Threads, Backward, Weighted>(op, *lane, row, part, threadIdx.x, results);
+  if constexpr (Backward) {
     for (int64_t c = op.classes + threadIdx.x; c < op.stride; c += Threads)
       gradient[c] = round_to<T>(0);
+  }
+}
+
+// A thread handles a row of few columns, as of a pixel's classes. The rows of a block lie one after
+// the other, so all threads copy them to shared memory and, as gradients, back.
+constexpr int kTileRows = 128;
+constexpr int64_t kTileColumns = 32;  // max elements from row to row
+
+struct TileRow {
+  // One place in 33 is free, so that rows of 2, 4, ... 32 columns begin in different banks.
+  static __device__ __forceinline__ int32_t at(int32_t element) { return element + element / 32; }
+
+  // Calls f(column, value) for all elements in ascending order.
+  template <typename F>
+  __device__ __forceinline__ void each(F f) const {
+    for (int32_t column = 0; column < classes; ++column) {
+      float value[1] = {tile[at(begin + column)]};
+      f(column, value);
+    }
+  }
+  template <typename T>
+  __device__ __forceinline__ void store(const float (&value)[1], T*, int32_t column) const {
+    tile[at(begin + column)] = value[0];
+  }
+
+  float* tile;
+  int32_t begin, classes;  // the row's first element, and the number of those that count
+};
+
+template <typename T, bool Backward, bool Weighted>
+__global__ void __launch_bounds__(kTileRows)
+    softmax_cross_entropy_tile_kernel(graph::SoftmaxCrossEntropy<T> op,
+                                      const graph::LaneContext* lane,
+                                      RowLoss* results) {
+  __shared__ float tile[kTileRows * (kTileColumns + 1)];
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kTileRows, row = first + threadIdx.x;
+  const auto rows = static_cast<int32_t>(op.rows - first < kTileRows ? op.rows - first : kTileRows);
+  const auto stride = static_cast<int32_t>(op.stride), classes = static_cast<int32_t>(op.classes);
+  RowOfThread<T, kTileRows, 1, false>(op.logits + first * stride, rows * stride)
+      .each([&](int32_t element, auto& values) {
+        constexpr int N = sizeof(values) / sizeof(float);
+#pragma unroll
+        for (int i = 0; i < N; ++i) tile[TileRow::at(element + i)] = values[i];
+      });
+  __syncthreads();
+  if (static_cast<int32_t>(threadIdx.x) < rows) {
+    const TileRow part = {tile, static_cast<int32_t>(threadIdx.x) * stride, classes};
+    const bool counted = counts(op, *lane, row);
+    if (counted) {
+      softmax_row<1, Backward, Weighted>(op, *lane, row, part, 0, results);
+    } else {
+      results[row] = {0, kNotCounted};
+    }
+    if constexpr (Backward) {
+      for (int32_t c = counted ? classes : 0; c < stride; ++c)
+        tile[TileRow::at(part.begin + c)] = 0;
+    }
+  }
+  if constexpr (Backward) {
+    __syncthreads();
+    T* const gradient = op.gradient + first * stride;
+    RowDivision<T, kTileRows>(gradient, rows * stride).each([&](int32_t element, auto& values) {
+      constexpr int N = sizeof(values) / sizeof(float);
+#pragma unroll
+      for (int i = 0; i < N; ++i) values[i] = tile[TileRow::at(element + i)];
+      store(values, gradient + element);
+    });
   }
 }
 
 template <typename T, bool Backward, bool Weighted>
 void start(const graph::SoftmaxCrossEntropy<T>& op, const graph::OpCall& call, RowLoss* results) {
   LOCKSTEP_REQUIRE(op.classes <= kMaxClasses);
+  const graph::LaneContext* const lane = context_of(call).lane;
+  if (op.stride <= kTileColumns)
+    return launch({blocks_for(op.rows, kTileRows), kTileRows, stream_of(call)},
+                  softmax_cross_entropy_tile_kernel<T, Backward, Weighted>,
+                  op,
+                  lane,
+                  results);
   const bool is_short = op.classes <= kShortRow;
   launch(
       {blocks_for(op.rows, 1), static_cast<unsigned>(is_short ? kShort : kLong), stream_of(call)},
       is_short ? softmax_cross_entropy_kernel<T, kShort, Backward, Weighted>
                : softmax_cross_entropy_kernel<T, kLong, Backward, Weighted>,
       op,
-      context_of(call).lane,
+      lane,
       results);
 }
 

@@ -69,7 +69,7 @@ class Npy final : public DataFormat {
   }
   bool provides(config::TargetKind kind, config::ModelInput input) const override {
     return kind == config::TargetKind::kClass || kind == config::TargetKind::kNamed ||
-           (input == config::ModelInput::kImages && kind == config::TargetKind::kPixelClasses) ||
+           kind == config::TargetKind::kPixelClasses ||
            (input == config::ModelInput::kFeatures &&
             (kind == config::TargetKind::kYesNo || kind == config::TargetKind::kValues ||
              kind == config::TargetKind::kDistribution));
@@ -146,7 +146,9 @@ class Npy final : public DataFormat {
     const auto side = static_cast<int>(data_.image.size);
     if (side == 0 && missing.model().wants_images())
       missing.refuse("the size of its images", "set data.image.size, or ");
-    if (side == 0) missing.refuse("the number of features", "");
+    const bool positions = missing.model().target_kind() == config::TargetKind::kPixelClasses;
+    if (side == 0 || (positions && !missing.model().wants_images()))
+      missing.refuse("the number of features", "");
     const size_t given = std::max(data_.image.mean.size(), data_.image.std.size());
     const int channels = given > 1 ? static_cast<int>(given) : 3;
     PlaceholderData placeholder = missing.with_outputs_of_model("classes");
@@ -184,7 +186,7 @@ class Npy final : public DataFormat {
   OpenedSource open_records(const config::ModelTraits& model, bool need_train) const {
     const auto open = [&](const std::string& path, bool train) {
       NpyFile inputs(data_.dir, path, train ? "npy.train_inputs" : "npy.eval_inputs");
-      require_inputs(inputs);
+      require_inputs(inputs, model);
       const int64_t count = inputs.array.count();
       auto targets = open_npy_targets(data_, npy_, model.targets, train, count, inputs.file.name());
       NpySet set{.inputs = std::move(inputs)};
@@ -229,12 +231,17 @@ class Npy final : public DataFormat {
                         extents_in_words(eval.parts()[i].extents));
   }
 
-  static void require_inputs(const NpyFile& inputs) {
+  static void require_inputs(const NpyFile& inputs, const config::ModelTraits& model) {
     const NpyType type = inputs.array.type;
     if (type != NpyType::kUint8 && type != NpyType::kFloat32)
       throw DataError("{}: has {} inputs; allowed: uint8 images or float32 features",
                       inputs.file.name(),
                       name_of(type));
+    if (model.wants_images() && !inputs.has_images())
+      throw DataError(
+          "{}: holds float32 features, but an image model needs uint8 images (N, H, W, C), such as "
+          "numpy.round(255 * x).astype(numpy.uint8) of values in [0, 1], with the channels last",
+          inputs.file.name());
   }
 
   // `field`: the common prefix of the config fields, for example "npy.train" for npy.train_inputs.
@@ -246,7 +253,7 @@ class Npy final : public DataFormat {
                   const config::ModelTraits& model) const {
     NpyFile inputs(data_.dir, inputs_path, field + "_inputs");
     NpyFile labels(data_.dir, labels_path, field + "_labels");
-    require_inputs(inputs);
+    require_inputs(inputs, model);
     if (inputs.array.count() != labels.array.count())
       throw DataError("{} has {} samples but {} has {} labels; the numbers must be equal",
                       inputs.file.name(),
@@ -254,10 +261,17 @@ class Npy final : public DataFormat {
                       labels.file.name(),
                       labels.array.count());
     NpySet set{.inputs = std::move(inputs)};
-    if (model.target_kind() == config::TargetKind::kPixelClasses)
-      set.masks =
-          std::make_shared<const NpyMasks>(std::move(labels), model.outputs, set.inputs.array);
-    else if (values && !set.inputs.has_images())
+    if (model.target_kind() == config::TargetKind::kPixelClasses) {
+      if (!model.wants_images() && set.inputs.has_images())
+        throw DataError(
+            "{}: has uint8 images, but the model takes features; allowed: float32, as from "
+            "x.astype('<f4')",
+            set.inputs.file.name());
+      set.masks = model.wants_images() ? std::make_shared<const NpyMasks>(
+                                             std::move(labels), model.outputs, set.inputs.array)
+                                       : std::make_shared<const NpyMasks>(NpyMasks::of_features(
+                                             std::move(labels), model.outputs));
+    } else if (values && !set.inputs.has_images())
       set.targets = std::move(labels);
     else if (!values)
       set.labels = read_npy_labels(labels, classes, model);
@@ -276,6 +290,10 @@ class Npy final : public DataFormat {
     if (train.inputs.has_images()) return;
     require_alike(train.inputs, eval.inputs, "features");
     if (train.targets) require_alike(*train.targets, *eval.targets, "targets");
+    if (train.masks && train.masks->sample() != eval.masks->sample())
+      throw DataError("{}: the labels have other extents than those in {}",
+                      eval.masks->name(),
+                      train.masks->name());
   }
   static void require_alike(const NpyFile& train, const NpyFile& eval, const char* what) {
     if (train.array.row() != eval.array.row())

@@ -118,7 +118,7 @@ class NpyFeatures final : public Dataset {
     if (set_.targets) check_targets(*set_.targets, model, warnings);
     input_ = {DType::kF32, Shape{set_.inputs.array.row()}};
     target_ = set_.targets ? SampleSpec{DType::kF32, Shape{set_.targets->array.row()}}
-                           : SampleSpec{DType::kI32, Shape{}};
+                           : SampleSpec{DType::kI32, set_.masks ? set_.masks->sample() : Shape{}};
   }
 
   int64_t samples() const override { return set_.inputs.array.count(); }
@@ -127,6 +127,8 @@ class NpyFeatures final : public Dataset {
     copy_row(set_.inputs, row, input_, input);
     if (set_.targets)
       copy_row(*set_.targets, row, target_, target);
+    else if (set_.masks)
+      set_.masks->read(key.index, reinterpret_cast<int32_t*>(target));
     else
       std::memcpy(target, &set_.labels[row], sizeof(int32_t));
   }
@@ -135,10 +137,13 @@ class NpyFeatures final : public Dataset {
     return fmt::format("sample {} of {}{}",
                        index,
                        set_.inputs.file.name(),
-                       set_.targets ? " and " + set_.targets->file.name() : "");
+                       set_.targets ? " and " + set_.targets->file.name()
+                       : set_.masks ? " and " + set_.masks->name()
+                                    : "");
   }
   int64_t resident_bytes() const override {
     return set_.inputs.bytes() + (set_.targets ? set_.targets->bytes() : 0) +
+           (set_.masks ? set_.masks->bytes() : 0) +
            static_cast<int64_t>(set_.labels.size() * sizeof(int32_t));
   }
 
@@ -158,11 +163,6 @@ OpenedData make_npy_features(const DataConfig& data,
                              std::optional<NpySet> eval,
                              int64_t classes) {
   const std::string name = (train ? train : eval)->inputs.file.name();
-  if (model.wants_images())
-    throw DataError(
-        "{}: holds float32 features, but an image model needs uint8 images (N, H, W, C), such as "
-        "numpy.round(255 * x).astype(numpy.uint8) of values in [0, 1], with the channels last",
-        name);
   if (!(data.image == ImageConfig{}) || !(data.augment == AugmentConfig{}))
     throw ConfigError("data.{}: given, but {} has features; allowed: with images only",
                       data.image == ImageConfig{} ? "augment" : "image",
@@ -179,6 +179,12 @@ OpenedData make_npy_features(const DataConfig& data,
     summary.target_columns = any.target().shape[0];
   else
     use_classes_of_model(model, opened.train.get(), &summary);
+  if (any.target().shape.rank() > 0 && classes > 0) {
+    config::TargetPart positions{.name = "labels", .classes = classes, .ignored = -1};
+    for (int axis = 0; axis < any.target().shape.rank(); ++axis)
+      positions.extents.push_back(any.target().shape[axis]);
+    summary.targets = {positions};
+  }
   summary.kind = "NPY features";
   summary.details = fmt::format(" of {}, {} {}",
                                 summary.features,

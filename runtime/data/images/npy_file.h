@@ -42,17 +42,28 @@ std::vector<int32_t> read_npy_labels(const NpyFile& labels,
                                      int64_t classes,
                                      const config::ModelTraits& model);
 
-// Classes of pixels: an array (images, height, width) of integers. -1 does not count, and neither
-// does 255 in uint8 arrays.
+// Classes of pixels or other positions: an array (samples, ...) of integers. -1 does not count, and
+// neither does 255 in uint8 arrays.
 class NpyMasks {
  public:
-  // Throws DataError if the array has another type, or another size than the `images`.
+  // The masks of images: (images, height, width). Throws DataError if the array has another type,
+  // or another size than the `images`.
   NpyMasks(NpyFile file, int64_t classes, const NpyArray& images);
+  // The classes of positions: (samples, ...). Throws DataError if the array has another type or no
+  // positions, or a number that is no class.
+  static NpyMasks of_features(NpyFile file, int64_t classes);
   // See ImageStore::load_mask().
   void load(int64_t index, Mask* mask) const;
+  // Writes the classes of a sample.
+  void read(int64_t index, int32_t* classes) const;
+  Shape sample() const;
+  const std::string& name() const { return file_.file.name(); }
   int64_t bytes() const { return file_.bytes(); }
 
  private:
+  // Whose extents are not checked yet.
+  NpyMasks(NpyFile file, int64_t classes);
+
   NpyFile file_;
   MaskRules rules_;
 };
@@ -62,13 +73,13 @@ struct NpySet {
   NpyFile inputs;
   std::vector<int32_t> labels = {};
   std::optional<NpyFile> targets = std::nullopt;  // values to predict, instead of labels
-  std::shared_ptr<const NpyMasks> masks = {};     // classes of pixels, instead of labels
+  std::shared_ptr<const NpyMasks> masks = {};     // classes of positions, instead of labels
 };
 
-// Samples: x (F) f32, a row of the stored float32 array (N, ...), and label () i32 or target (O)
-// f32, a row of values. At least one set must be given. `classes`: 0 if targets are values. Throws
-// DataError if an array has another shape or type or values that are not finite. Throws ConfigError
-// if the model or image fields do not fit.
+// Samples: x (F) f32, a row of the stored float32 array (N, ...), and label () i32, classes of
+// positions (...) i32 or target (O) f32, a row of values. At least one set must be given.
+// `classes`: 0 if targets are values. Throws DataError if an array has another shape or type or
+// values that are not finite. Throws ConfigError if the model or image fields do not fit.
 OpenedData make_npy_features(const DataConfig& data,
                              const config::ModelTraits& model,
                              std::optional<NpySet> train,

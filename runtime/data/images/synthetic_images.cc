@@ -83,7 +83,8 @@ ImageStores make_synthetic_images(const SyntheticConfig& synthetic,
       const int64_t cell = cell_at(y, x, height, width);
       const uint64_t bits = cells[static_cast<size_t>(c)];
       const uint64_t light = bits >> cell & 1;
-      const uint32_t byte = block.word[i % 16 / 4] >> (i % 4 * 8) & 0xff;
+      const uint32_t word = block.word[i % 16 / 4];
+      const uint32_t byte = word >> (i % 4 * 8) & 0xff;
       const uint32_t shade = light != 0 ? 2 * kShade : 0;
       *next++ = static_cast<uint8_t>(128 - kShade - kNoise / 2 + shade + byte * kNoise / 256);
     }

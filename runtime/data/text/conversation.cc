@@ -16,28 +16,6 @@ Json message(const char* role, const Json& content) {
 constexpr const char *kInstruction = "instruction", *kOutput = "output", *kSystem = "system";
 constexpr const char* kShareGptList = "conversations";
 
-// Appends a member to the messages: a list of messages, or a string, which is a message of `role`.
-// Returns what is wrong with it, or "".
-std::string take_messages(const Json& member,
-                          const std::string& field,
-                          const char* role,
-                          const ConversationsConfig& config,
-                          Json* all) {
-  if (member.is_string()) {
-    all->push_back(message(role, member));
-    return {};
-  }
-  if (member.kind() != Json::Kind::kArray || member.empty())
-    return fmt::format("'{}' is neither a string nor a list of messages", field);
-  Json messages = member;
-  bool is_share_gpt = false;
-  std::string problem = translate_messages(field, config, &messages, &is_share_gpt);
-  if (problem.empty()) problem = check_messages(field, &messages);
-  if (!problem.empty()) return problem;
-  for (const Json& each : messages) all->push_back(each);
-  return {};
-}
-
 // Whether the answers count. Returns what is wrong with them, or "".
 std::string problem_of_answers(const Conversation& conversation,
                                const ConversationsConfig& config) {
@@ -143,6 +121,26 @@ std::string list_of_messages(const Json& line, const ConversationsConfig& config
 }
 
 }  // namespace
+
+std::string take_messages(const Json& member,
+                          const std::string& field,
+                          const char* role,
+                          const ConversationsConfig& config,
+                          Json* all) {
+  if (member.is_string()) {
+    all->push_back(message(role, member));
+    return {};
+  }
+  if (member.kind() != Json::Kind::kArray || member.empty())
+    return fmt::format("'{}' is neither a string nor a list of messages", field);
+  Json messages = member;
+  bool is_share_gpt = false;
+  std::string problem = translate_messages(field, config, &messages, &is_share_gpt);
+  if (problem.empty()) problem = check_messages(field, &messages);
+  if (!problem.empty()) return problem;
+  for (const Json& each : messages) all->push_back(each);
+  return {};
+}
 
 const char* words_for(ConversationForm form) {
   switch (form) {

@@ -79,6 +79,14 @@ std::string translate_messages(const std::string& field,
                                Json* messages,
                                bool* is_share_gpt);
 
+// Appends a member to the messages: a list of messages, or a string, which is a message of `role`.
+// Returns what is wrong with it, or "".
+std::string take_messages(const Json& member,
+                          const std::string& field,
+                          const char* role,
+                          const ConversationsConfig& config,
+                          Json* all);
+
 // Checks a list of messages, and joins contents that are lists of text parts to strings, as chat
 // templates expect them. `field` names the list in the message. Returns what is wrong, or "".
 std::string check_messages(const std::string& field, Json* messages);

@@ -41,7 +41,8 @@ int64_t placeholder_vocabulary(const DataConfig& data,
                                const MissingFile& missing) {
   const config::ModelTraits& model = missing.model();
   const bool outputs_are_tokens = model.text_task == config::TextTask::kMaskedTokens ||
-                                  model.text_task == config::TextTask::kNextToken;
+                                  model.text_task == config::TextTask::kNextToken ||
+                                  model.text_task == config::TextTask::kAnswers;
   const int64_t known = outputs_are_tokens ? model.outputs : model.vocabulary;
   if (known > 0) return known;
   const fs::path file = path_in_data(data, path);

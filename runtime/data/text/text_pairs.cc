@@ -70,6 +70,12 @@ class PairDataset final : public Dataset {
       longest = std::max(longest, samples_.texts.length(index * texts_ + text));
     return longest;
   }
+  int64_t tokens(int64_t index) const override {
+    int64_t all = 0;
+    for (int64_t text = 0; text < texts_; ++text)
+      all += samples_.texts.length(index * texts_ + text);
+    return all;
+  }
   std::vector<int64_t> lines() const override { return samples_.lines; }
   int64_t record_of(int64_t index) const override {
     return samples_.records[static_cast<size_t>(index)];
@@ -111,7 +117,7 @@ class FileReader {
                file_.name(),
                text_table_kind(path, "data." + field),
                columns_of(config, with_similarity),
-               /*quotes=*/true),
+               config.quotes),
         bad_(data, table_.name()),
         samples_(form) {}
 

@@ -15,6 +15,8 @@ SampleSpec text_target(const config::ModelTraits& model, int64_t outputs) {
     case config::TextTask::kTokenClasses: return {DType::kI32, Shape{model.context}};
     case config::TextTask::kSequenceValues: return {DType::kF32, Shape{outputs}};
     case config::TextTask::kEmbeddings: return {DType::kF32, Shape{}};
+    case config::TextTask::kAnswers: return {DType::kI32, Shape{2, model.context}};
+    case config::TextTask::kRewards:
     case config::TextTask::kSequenceClass:
     case config::TextTask::kHiddenStates: break;
   }

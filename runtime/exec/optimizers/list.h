@@ -9,6 +9,7 @@
 
 #include <variant>
 
+#include "runtime/exec/optimizers/adafactor.h"
 #include "runtime/exec/optimizers/adagrad.h"
 #include "runtime/exec/optimizers/adam.h"
 #include "runtime/exec/optimizers/adamw.h"
@@ -31,7 +32,8 @@
 namespace lockstep::exec {
 
 #define LOCKSTEP_UPDATE(Config, Update) Update,
-using OptimizerUpdate = std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) LambDirection,
+using OptimizerUpdate = std::variant<LOCKSTEP_OPTIMIZERS(LOCKSTEP_UPDATE) AdafactorDirection,
+                                     LambDirection,
                                      MuonMomentum,
                                      MuonStep,
                                      MovingAverage,

@@ -1,5 +1,6 @@
 #include "runtime/graph/ops/contrastive.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "runtime/base/error.h"
@@ -40,6 +41,7 @@ TensorId unit_rows(GraphBuilder& builder,
 void ops::contrastive(GraphBuilder& builder,
                       TensorId x,
                       int64_t texts,
+                      TensorId targets,
                       const ContrastiveConfig& config) {
   const int64_t batch = builder.shape(x).rows() / texts;
   const float scale = 1 / config.temperature;
@@ -53,7 +55,6 @@ void ops::contrastive(GraphBuilder& builder,
   UnitRowsAttributes vectors = {.texts = texts, .normalise = config.normalise, .scale = scale};
   if (builder.options().purpose == Purpose::kInference)
     return builder.keep(unit_rows(builder, x, kNoTensor, vectors));
-  const TensorId targets = builder.input("targets", {batch}, DType::kF32);
   if (!builder.training()) {
     vectors.scaled = true;
     return builder.append_loss(
@@ -77,6 +78,11 @@ void ops::contrastive(GraphBuilder& builder,
       gather(builder, "similarities.lanes", sums, {lanes, directions, 2, batch})};
   if (logit_scale != kNoTensor) parameters.push_back(logit_scale);
   builder.append_loss(OpKind::kContrastive, products, targets, attributes, parameters);
+}
+
+int64_t ops::vectors_of_sample(const Graph& evaluation) {
+  const auto made = std::ranges::find(evaluation.ops, OpKind::kUnitRows, &Op::kind);
+  return made == evaluation.ops.end() ? 1 : made->as<UnitRowsAttributes>().texts;
 }
 
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// The contrastive loss of pairs or triplets of texts over all lanes: InfoNCE (van den Oord et al.
+// The contrastive loss of pairs or triplets of vectors over all lanes: InfoNCE (van den Oord et al.
 // 2018), or multiple negatives ranking. Each of a lane's B samples has P vectors: an anchor, its
 // positive and, if P is 3, a hard negative. For L lanes, the candidates of every anchor are the
 // positives and negatives of all L B samples.
@@ -59,10 +59,17 @@ struct UnitRowsAttributes {
 
 namespace ops {
 
-// Ends a graph. x (B P, D), the vectors of `texts` texts of each sample one after the other. In
-// inference the output is (B, P D) f32. In evaluation, it is the prediction, and the anchors are
-// multiplied by the scale.
-void contrastive(GraphBuilder& builder, TensorId x, int64_t texts, const ContrastiveConfig& config);
+// Ends a graph. x (B P, D), the `texts` vectors of each sample one after the other. In inference
+// the output is (B, P D) f32. In evaluation, it is the prediction, and the anchors are multiplied
+// by the scale. `targets`: those of the batch, which the loss does not read; not used in inference.
+void contrastive(GraphBuilder& builder,
+                 TensorId x,
+                 int64_t texts,
+                 TensorId targets,
+                 const ContrastiveConfig& config);
+
+// The vectors of a sample in a graph that contrastive() ended for evaluation; 1 in any other.
+int64_t vectors_of_sample(const Graph& evaluation);
 
 }  // namespace ops
 

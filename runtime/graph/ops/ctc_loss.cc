@@ -26,7 +26,6 @@ int64_t ctc_loss_flops(const Graph& graph, const Op& op) {
 
 }  // namespace
 
-const OpSchema kCtcLossSchema = {
-    nullptr, ctc_loss_flops, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kCtcLossSchema = loss_schema(ctc_loss_flops);
 
 }  // namespace lockstep::graph

@@ -10,7 +10,6 @@ void ops::given_loss(GraphBuilder& builder, TensorId losses) {
   builder.append_loss(OpKind::kGivenLoss, losses, kNoTensor, {});
 }
 
-const OpSchema kGivenLossSchema = {
-    nullptr, elementwise_flops<1>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kGivenLossSchema = loss_schema(elementwise_flops<1>);
 
 }  // namespace lockstep::graph

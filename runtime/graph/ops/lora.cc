@@ -47,7 +47,7 @@ bool is_lora(const std::string& parameter) {
 
 std::vector<OutputRows> lora_parts(const GraphBuilder& builder, TensorId weight) {
   const LoraLayers& lora = builder.options().lora;
-  if (!lora.parts || is_lora(builder.graph()[weight].name)) return {};
+  if (!lora.parts || builder.in_reference() || is_lora(builder.graph()[weight].name)) return {};
   return lora.parts(builder.graph()[weight].name, builder.shape(weight)[0]);
 }
 

@@ -41,13 +41,9 @@ void ops::huber(GraphBuilder& builder, TensorId predictions, TensorId targets, f
   builder.append_loss(OpKind::kHuber, predictions, targets, HuberAttributes{.delta = delta});
 }
 
-const OpSchema kBinaryCrossEntropySchema = {
-    nullptr, elementwise_flops<12>, {{LossOut::kGradient, LossIn::kPrediction}}};
-const OpSchema kMeanSquaredErrorSchema = {
-    nullptr, elementwise_flops<4>, {{LossOut::kGradient, LossIn::kPrediction}}};
-const OpSchema kMeanAbsoluteErrorSchema = {
-    nullptr, elementwise_flops<4>, {{LossOut::kGradient, LossIn::kPrediction}}};
-const OpSchema kHuberSchema = {
-    nullptr, elementwise_flops<6>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kBinaryCrossEntropySchema = loss_schema(elementwise_flops<12>);
+const OpSchema kMeanSquaredErrorSchema = loss_schema(elementwise_flops<4>);
+const OpSchema kMeanAbsoluteErrorSchema = loss_schema(elementwise_flops<4>);
+const OpSchema kHuberSchema = loss_schema(elementwise_flops<6>);
 
 }  // namespace lockstep::graph

@@ -19,7 +19,6 @@ void ops::soft_cross_entropy(GraphBuilder& builder,
                       SoftCrossEntropyAttributes{.label_smoothing = label_smoothing});
 }
 
-const OpSchema kSoftCrossEntropySchema = {
-    nullptr, elementwise_flops<10>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kSoftCrossEntropySchema = loss_schema(elementwise_flops<10>);
 
 }  // namespace lockstep::graph

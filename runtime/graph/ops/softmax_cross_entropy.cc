@@ -27,7 +27,6 @@ void ops::softmax_cross_entropy(GraphBuilder& builder,
       SoftmaxCrossEntropyAttributes{.label_smoothing = label_smoothing, .weights = weights});
 }
 
-const OpSchema kSoftmaxCrossEntropySchema = {
-    nullptr, elementwise_flops<8>, {{LossOut::kGradient, LossIn::kPrediction}}};
+const OpSchema kSoftmaxCrossEntropySchema = loss_schema(elementwise_flops<8>);
 
 }  // namespace lockstep::graph

@@ -61,6 +61,8 @@ struct SoftmaxCrossEntropy {
   double* statistics = call.output<double>(LossOut::kStatistics);  // (4)
   // (rows, stride), over the logits, 0 from `classes` on; null if not wanted
   T* gradient = call.output<T>(LossOut::kGradient);
+  // (rows), in place of LaneContext::gradient_scale; or null
+  const Wide<T>* gradient_scales = nullptr;
   // (classes) on the host until a device has its own; or null
   const float* weights = call.attributes<SoftmaxCrossEntropyAttributes>().weights_or_null();
   double weight_sum = call.attributes<SoftmaxCrossEntropyAttributes>().weight_sum();

@@ -42,7 +42,7 @@ Predictor::Predictor(const RunContext& context, const RunMemory& memory, bool wi
   columns_ = output.shape.columns();
   dtype_ = output.dtype;
   // A similarity is of two texts, not of the outputs.
-  if (!with_targets || context.model.target_kind() == config::TargetKind::kSimilarity) return;
+  if (!with_targets || context.model.scored_kind() == config::TargetKind::kSimilarity) return;
   const std::vector<config::TargetPart>& parts = context.data.summary.targets;
   record_ = context.data.eval->target().shape.elements();
   targets_ = parts.empty()                                               ? record_

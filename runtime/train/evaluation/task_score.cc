@@ -28,6 +28,7 @@ std::unique_ptr<TaskScore> make_score(const ScoreInput& input) {
     case Kind::kSimilarity: return pair_score(input);
     case Kind::kNone:
     case Kind::kTokens:  // perplexity
+    case Kind::kPreference:
     case Kind::kNamed: return nullptr;
   }
   LOCKSTEP_CHECK(false);

@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/config/limits.h"
+#include "runtime/graph/ops/contrastive.h"
 #include "runtime/graph/prediction.h"
 
 namespace lockstep::train {
@@ -37,7 +38,7 @@ TaskScoresLayout::TaskScoresLayout(const config::ModelTraits& model,
                   .target_std = data.target_std,
                   .target_mean = data.target_mean,
                   .class_names = data.class_names,
-                  .pairs = {.texts = data.texts,
+                  .pairs = {.texts = graph::ops::vectors_of_sample(evaluation),
                             .batch = config.train.global_batch,
                             .symmetric = config.train.contrastive.symmetric,
                             .have_similarities = data.has_similarities}});
@@ -65,18 +66,22 @@ int64_t evaluated_samples(const EvalConfig& eval, const data::Dataset& dataset) 
   return eval.max_samples > 0 ? std::min(eval.max_samples, dataset.samples()) : dataset.samples();
 }
 
+void require_all_vectors(const EvalConfig& eval,
+                         const config::ModelTraits& model,
+                         const TaskScoresLayout& layout) {
+  if (model.scored_kind() != config::TargetKind::kSimilarity || !layout.too_many) return;
+  const size_t each = layout.score->sample_bytes() / static_cast<size_t>(layout.rows);
+  config::refuse_value(
+      "eval.max_samples",
+      eval.max_samples,
+      "1 to {}: the vectors of all samples are compared with each other, and must fit into {} MiB",
+      TaskScoresLayout::kMaxSampleBytes / (each + 1),
+      TaskScoresLayout::kMaxSampleBytes >> 20);
+}
+
 void require_scores_of_best(const EvalConfig& eval,
                             const config::ModelTraits& model,
                             const TaskScoresLayout& layout) {
-  const bool needs_all = model.target_kind() == config::TargetKind::kSimilarity;
-  if (needs_all && layout.too_many)
-    config::refuse_value(
-        "eval.max_samples",
-        eval.max_samples,
-        fmt::format("fewer than {}: the vectors of all samples are compared with each other, and "
-                    "must fit into {} MiB",
-                    layout.rows,
-                    TaskScoresLayout::kMaxSampleBytes >> 20));
   if (config::has_metric(model, eval.best) && layout.has(eval.best)) return;
   if (layout.too_many)
     config::refuse_value(

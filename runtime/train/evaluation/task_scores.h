@@ -54,6 +54,12 @@ struct TaskScoresLayout {
 // The number of samples in an evaluation.
 int64_t evaluated_samples(const EvalConfig& eval, const data::Dataset& dataset);
 
+// Throws ConfigError if the vectors of all samples of the evaluation, from which alone the loss and
+// the metrics of a contrastive loss are computed, would take more than kMaxSampleBytes.
+void require_all_vectors(const EvalConfig& eval,
+                         const config::ModelTraits& model,
+                         const TaskScoresLayout& layout);
+
 // Throws ConfigError if the task does not have the metric of eval.best, or not for this number of
 // samples.
 void require_scores_of_best(const EvalConfig& eval,

@@ -121,6 +121,18 @@ void read_moments(const RunContext& context,
   moments.write();
 }
 
+// The averages of Adafactor, which all ranks keep.
+void read_averages(const Source& from, const FactoredAverages* averages) {
+  if (averages == nullptr) return;
+  for (const char* name : {checkpoint::kRowAverages, checkpoint::kColumnAverages}) {
+    std::vector<checkpoint::MomentTarget> targets;
+    for (const plan::FactoredTensor& tensor : averages->layout().tensors)
+      targets.push_back({tensor.range.begin,
+                         averages->of(tensor, std::string(name) == checkpoint::kRowAverages)});
+    from.read(name, targets);
+  }
+}
+
 // The first moment of every element that the optimizer updates, if it does not begin with 0.
 void begin_moments(const RunContext& context, const RunMemory& memory, const Optimizer& optimizer) {
   const float value = initial_moment(context.config.optimizer);
@@ -211,6 +223,7 @@ Progression restore_state(const RunContext& context,
   collectives::run_on_all(context.communicator, [&] {
     read_moments(
         context, content.optimizer(), {state, folder, slices}, weights->data(), memory.moments);
+    read_averages({state, folder, slices}, content.optimizer().factored());
     content.residuals().restore(state, folder, slices);
     const uint64_t hash = hash_parameters(context.plan.layout, weights->data());
     if (hash != state.weights_hash)
@@ -240,6 +253,8 @@ void start_from_scratch(const RunContext& context, const RunMemory& memory, Step
   };
   fill_zeros(memory.moments, plan::RowKind::kMoments);
   begin_moments(context, memory, update.optimizer());
+  if (const FactoredAverages* factored = update.optimizer().factored())
+    std::ranges::fill(factored->averages(), 0.0f);
   fill_zeros(memory.residuals, plan::RowKind::kResiduals);
   update.loss_scale().restore(LossScale(context.config).state());
   collectives::run_on_all(context.communicator, [&] {

@@ -16,6 +16,13 @@
 
 namespace lockstep::train {
 
+namespace {
+
+// Whether an array of averages is that of the rows.
+bool is_rows(const std::string& name) { return name == checkpoint::kRowAverages; }
+
+}  // namespace
+
 CheckpointContent::CheckpointContent(const RunContext& context,
                                      const RunMemory& memory,
                                      const Optimizer& optimizer)
@@ -42,10 +49,11 @@ checkpoint::CheckpointState CheckpointContent::state(const Progression& progress
   state.optimizer = optimizer_name(config.optimizer);
   state.moments = kept_arrays(config);
   for (const std::string& name : residuals_.names()) state.moments.push_back(name);
+  if (context_.plan.traffic.adafactor) add_averages(*context_.plan.traffic.adafactor, state);
   state.flat_elements = layout.elements;
   state.frozen_elements = layout.frozen_elements;
-  if (const auto* muon = std::get_if<MuonConfig>(&config.optimizer.kind)) {
-    for (const size_t slot : plan::muon_slots(*muon, layout))
+  if (std::holds_alternative<MuonConfig>(config.optimizer.kind)) {
+    for (const size_t slot : plan::slots_without_last_moment(config.optimizer, layout))
       state.one_moment.push_back(layout.slots[slot].name);
   }
   state.layout = named_slices(layout);
@@ -75,9 +83,12 @@ int64_t CheckpointContent::bytes() const {
   const auto kept = static_cast<int64_t>(kept_arrays(context_.config).size());
   const plan::ParameterLayout& layout = context_.plan.layout;
   int64_t left_out = 0;
-  for (const collectives::Range& range : plan::one_moment_ranges(context_.config.optimizer, layout))
+  for (const collectives::Range& range :
+       plan::ranges_without_last_moment(context_.config.optimizer, layout))
     left_out += range.size();
-  return (layout.elements + kept * layout.trained() - left_out) *
+  const auto& adafactor = context_.plan.traffic.adafactor;
+  return (layout.elements + kept * layout.trained() - left_out +
+          (adafactor ? adafactor->averages : 0)) *
          static_cast<int64_t>(sizeof(float));
 }
 
@@ -106,6 +117,23 @@ void CheckpointContent::release() {
   moments_copy_ = {};
   gathered_.reset();
   residuals_copy_ = {};
+}
+
+// The arrays of averages, and what they and the moments of other parameters cover.
+void CheckpointContent::add_averages(const plan::AdafactorLayout& averages,
+                                     checkpoint::CheckpointState& state) const {
+  const plan::ParameterLayout& layout = context_.plan.layout;
+  state.partial[moment_names(context_.config.optimizer).front()] = plan::outside(
+      {0, layout.trained()}, plan::ranges_without_last_moment(context_.config.optimizer, layout));
+  for (const char* name : {checkpoint::kRowAverages, checkpoint::kColumnAverages}) {
+    state.moments.emplace_back(name);
+    std::vector<collectives::Range>& ranges = state.partial[name];
+    for (const plan::FactoredTensor& tensor : averages.tensors)
+      ranges.push_back(
+          {tensor.range.begin,
+           tensor.range.begin + std::ssize(optimizer_.factored()->of(tensor, is_rows(name)))});
+    std::ranges::sort(ranges, {}, &collectives::Range::begin);
+  }
 }
 
 // Returns where bytes that begin at `from` will be: at the beginning of `to`, which then shrinks,
@@ -159,12 +187,15 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
       }
     }
   };
+  const FactoredAverages* const averages =
+      context_.communicator.rank() == 0 ? optimizer_.factored() : nullptr;
   if (to.empty() && separate_) {
     size_t bytes = 0;
     for (size_t m = 0; m < kept.size(); ++m)
       each_part(m, [&](const collectives::Range& part, const std::byte*) {
         bytes += moment_bytes(dtype_of(m), part.size());
       });
+    if (averages != nullptr) bytes += averages->averages().size_bytes();
     moments_copy_.resize(bytes);
     to = moments_copy_;
   }
@@ -187,6 +218,18 @@ void CheckpointContent::collect_moments(std::span<std::byte> to) {
         default: slice.values = {reinterpret_cast<const float*>(values), elements};
       }
     });
+  }
+  // All ranks have the averages, so one of them writes them.
+  for (const char* name : {checkpoint::kRowAverages, checkpoint::kColumnAverages}) {
+    if (averages == nullptr) return;
+    checkpoint::MomentShard& shard = shards_.emplace_back(checkpoint::MomentShard{name, {}});
+    for (const plan::FactoredTensor& tensor : averages->layout().tensors) {
+      const std::span<float> values = averages->of(tensor, is_rows(name));
+      const std::byte* const at =
+          piece(reinterpret_cast<const std::byte*>(values.data()), to, values.size_bytes());
+      shard.slices.push_back(
+          {tensor.range.begin, {reinterpret_cast<const float*>(at), values.size()}});
+    }
   }
 }
 

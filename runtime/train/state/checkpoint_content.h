@@ -40,6 +40,8 @@ class CheckpointContent final : public checkpoint::CheckpointSource {
     std::byte* to;
     size_t bytes;
   };
+  void add_averages(const plan::AdafactorLayout& averages,
+                    checkpoint::CheckpointState& state) const;
   const float* collect_weights(std::span<float> to);
   void collect_moments(std::span<std::byte> to);
   const std::byte* piece(const std::byte* from, std::span<std::byte>& to, size_t bytes);

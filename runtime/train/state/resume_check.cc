@@ -47,7 +47,7 @@ void check_same_optimizer(const RunContext& context,
   const OptimizerConfig& optimizer = context.config.optimizer;
   std::vector<std::string> moments = state.moments;
   std::erase_if(moments, [](const std::string& name) { return !checkpoint::is_moment(name); });
-  if (state.optimizer != optimizer_name(optimizer) || moments != moment_names(optimizer))
+  if (state.optimizer != optimizer_name(optimizer) || moments != saved_moments(optimizer))
     throw CheckpointError(
         "{}: written with optimizer {} ({} moments), the config has {} ({} moments); to start a "
         "new run from its weights, set train.init_from",
@@ -55,7 +55,7 @@ void check_same_optimizer(const RunContext& context,
         state.optimizer,
         moments.size(),
         optimizer_name(optimizer),
-        moment_names(optimizer).size());
+        saved_moments(optimizer).size());
 }
 
 // Without the checkpoint's residuals the run may continue, but not to the same bits.

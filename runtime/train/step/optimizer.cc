@@ -5,6 +5,7 @@
 
 #include "runtime/base/error.h"
 #include "runtime/base/moment_block.h"
+#include "runtime/checkpoint/format/state.h"
 #include "runtime/plan/moment_layout.h"
 
 namespace lockstep::train {
@@ -45,6 +46,8 @@ std::vector<std::string> layer_wise_moments(const LarsConfig& lars) {
   if (lars.momentum > 0) return {"momentum_buffer"};
   return {};
 }
+// Vectors, and other parameters without rows and columns, have it; for others see FactoredAverages.
+std::vector<std::string> layer_wise_moments(const AdafactorConfig&) { return {"variance"}; }
 // LAMB's and Muon's. Muon's momentum is stored in place of AdamW's average of gradients, which the
 // other parameters have. A matrix has no second moment.
 template <typename Config>
@@ -81,8 +84,21 @@ exec::AdamwUpdate layer_wise_update(const MuonConfig& muon, exec::UpdateStep ste
   return exec::AdamwUpdate::make(muon, step);
 }
 
+// Adafactor's weight decay does not follow the size of the step.
+exec::MuonStep layer_wise_update(const AdafactorConfig& adafactor,
+                                 const exec::UpdateStep& step,
+                                 double rate) {
+  exec::MuonStep update = exec::MuonStep::make(adafactor, step);
+  update.lr = static_cast<float>(rate);
+  return update;
+}
+
 bool is_lamb(const OptimizerConfig& config) {
   return std::holds_alternative<LambConfig>(config.kind);
+}
+
+bool is_adafactor(const OptimizerConfig& config) {
+  return std::holds_alternative<AdafactorConfig>(config.kind);
 }
 
 bool is_muon(const OptimizerConfig& config) {
@@ -107,6 +123,13 @@ std::vector<std::string> moment_names(const OptimizerConfig& config) {
       config,
       []<typename Update>(const auto& kind) { return Update::moment_names(kind); },
       [](const auto& kind) { return layer_wise_moments(kind); });
+}
+
+std::vector<std::string> saved_moments(const OptimizerConfig& config) {
+  std::vector<std::string> names = moment_names(config);
+  if (is_adafactor(config))
+    names.insert(names.end(), {checkpoint::kRowAverages, checkpoint::kColumnAverages});
+  return names;
 }
 
 std::string squares_moment(const OptimizerConfig& config) {
@@ -177,12 +200,15 @@ Optimizer::Optimizer(const OptimizerConfig& config,
   LOCKSTEP_CHECK(is_layer_wise(config) == (memory.norms != nullptr));
   LOCKSTEP_CHECK(is_muon(config) == (memory.muon != nullptr));
   if (moment_dtype_ == DType::kBF16) rounding_ = backend.host_array<exec::MomentRounding>(1);
-  if (is_lamb(config) || is_muon(config))
+  LOCKSTEP_CHECK(is_adafactor(config) == (memory.factored != nullptr));
+  if (is_lamb(config) || is_muon(config) || is_adafactor(config))
     direction_updates_ = backend.host_array<exec::OptimizerUpdate>(updates_.size());
   for (size_t g = 0; g < updates_.size(); ++g)
     if (groups_.groups[g].statistics())
       updates_[g] = moving_average(groups_.groups[g], layout.lanes);
   prepare(0, 0, 1);  // fixes the kind of each update from here on
+  for (const plan::TensorPart& tensor : adapted_tensors(config, layout))
+    elements_.push_back(tensor.range.size());
   cut_pieces(layout);
   prepare_updates(layout);
 }
@@ -205,39 +231,32 @@ int64_t Optimizer::moment_index(const StatePiece& piece, size_t moment) const {
 }
 
 void Optimizer::cut_pieces(const plan::ParameterLayout& layout) {
-  // Parameters by offset in the flat buffer. Padding belongs to the parameter before it.
-  std::vector<size_t> slots(layout.slots.size());
-  for (size_t i = 0; i < slots.size(); ++i) slots[i] = i;
-  const auto offset_of = [&](size_t slot) { return layout.slots[slot].offset; };
-  std::ranges::sort(slots, {}, offset_of);
-
-  const std::vector<collectives::Range> of_one_moment = plan::one_moment_ranges(config_, layout);
+  // Padding belongs to the parameter before it.
+  const std::vector<int64_t> begins = layout.begins();
+  const std::vector<collectives::Range> holes = plan::ranges_without_last_moment(config_, layout);
   for (const collectives::Range& range : owned_) {
     kept_.push_back({range, owned_elements_});
-    for (const collectives::Range& part : plan::outside(range, of_one_moment))
-      second_kept_.push_back({part, elements_of(second_kept_)});
-    for (size_t i = 0; i < slots.size(); ++i) {
-      const int64_t slot_end = i + 1 < slots.size() ? offset_of(slots[i + 1]) : layout.elements;
-      const collectives::Range part = {std::max(range.begin, offset_of(slots[i])),
-                                       std::min(range.end, slot_end)};
-      if (part.begin < part.end)
-        pieces_.push_back({slots[i], part, owned_elements_ + part.begin - range.begin});
-    }
+    for (const collectives::Range& part : plan::outside(range, holes))
+      last_kept_.push_back({part, elements_of(last_kept_)});
+    for (const collectives::Range& part : collectives::cut_range(range, begins))
+      pieces_.push_back(
+          {layout.slot_at(part.begin), part, owned_elements_ + part.begin - range.begin});
     owned_elements_ += range.size();
   }
 }
 
 // Whether the group is updated along a direction that is computed first: Muon's matrices, and under
-// LAMB everything except running statistics.
+// LAMB and Adafactor everything except running statistics.
 bool Optimizer::has_direction(const UpdateGroup& group) const {
-  return group.matrix || (is_lamb(config_) && !group.statistics());
+  return group.matrix ||
+         (direction_updates_.size() > 0 && !is_muon(config_) && !group.statistics());
 }
 
 void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
-  std::vector<exec::OptimizerSlice> slices, directions, along;
-  std::vector<size_t> updated, directed;  // pieces
+  std::vector<exec::OptimizerSlice> slices, directions, along, factored;
+  std::vector<size_t> updated, directed, moved, of_factored;  // pieces
   for (size_t i = 0; i < pieces_.size(); ++i) {
-    const size_t number = groups_.of_slot[pieces_[i].slot];
+    const size_t number = groups_.at(pieces_[i].slot, pieces_[i].range.begin);
     const UpdateGroup& group = groups_.groups[number];
     const bool directed_here = has_direction(group);  // then moments move with the direction
     exec::OptimizerSlice slice =
@@ -249,16 +268,25 @@ void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
       continue;
     }
     along.push_back(slice);
+    directed.push_back(i);
+    if (group.matrix && memory_.factored != nullptr) {
+      factored.push_back({.elements = slice.elements, .gradients = slice.gradients});
+      of_factored.push_back(i);
+      continue;
+    }
+    moved.push_back(i);
     directions.push_back(slice_of(layout, pieces_[i], is_muon(config_) ? 1 : moments_));
     directions.back().group = number;
-    directed.push_back(i);
   }
   if (memory_.checksummed) {
     state_checksums_ = std::make_unique<StateChecksums>(backend_, pieces_);
-    if (!directions.empty()) state_checksums_->watch(directions, directed, {});
+    if (!directions.empty()) state_checksums_->watch(directions, moved, {});
+    if (!factored.empty()) state_checksums_->watch(factored, of_factored, {});
     state_checksums_->watch(slices, updated, {});
-    state_checksums_->watch(along, directed, {.checks_gradients = !is_muon(config_)});
+    state_checksums_->watch(along, directed, {.checks_gradients = is_lamb(config_)});
   }
+  for (size_t i = 0; i < factored.size(); ++i)
+    memory_.factored->add(factored[i], pieces_[of_factored[i]].range.begin);
   if (memory_.by_range) {
     LOCKSTEP_CHECK(along.empty());
     size_t piece = 0;
@@ -275,6 +303,7 @@ void Optimizer::prepare_updates(const plan::ParameterLayout& layout) {
   if (!direction_updates_.empty())
     directions_ = backend_.flat_update(direction_updates_, std::move(directions), false);
   if (adapts()) adapting_work_ = backend_.repeated_work();
+  if (memory_.factored != nullptr) summing_work_ = backend_.repeated_work();
 }
 
 exec::OptimizerSlice Optimizer::slice_of(const plan::ParameterLayout& layout,
@@ -299,7 +328,8 @@ exec::OptimizerSlice Optimizer::slice_of(const plan::ParameterLayout& layout,
 
 exec::OptimizerUpdate Optimizer::update_for(const UpdateGroup& group, double trust) const {
   const exec::UpdateStep step = group.of(step_);
-  if (group.matrix) return exec::MuonStep::make(std::get<MuonConfig>(config_.kind), step);
+  if (group.matrix && is_muon(config_))
+    return exec::MuonStep::make(std::get<MuonConfig>(config_.kind), step);
   return by_kind(
       config_,
       [&]<typename Update>(const auto& kind) -> exec::OptimizerUpdate {
@@ -314,10 +344,12 @@ exec::OptimizerUpdate Optimizer::direction_for(const UpdateGroup& group) const {
   const exec::UpdateStep step = group.of(step_);
   if (const auto* muon = std::get_if<MuonConfig>(&config_.kind))
     return exec::MuonMomentum::make(*muon, step);
+  if (const auto* adafactor = std::get_if<AdafactorConfig>(&config_.kind))
+    return exec::AdafactorDirection::make(*adafactor, step);
   return exec::LambDirection::make(std::get<LambConfig>(config_.kind), step);
 }
 
-void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
+void Optimizer::prepare(double lr, double gradient_scale, int64_t step, double norm) {
   step_ = {.lr = lr, .gradient_scale = gradient_scale, .number = step};
   if (!rounding_.empty()) rounding_[0] = {memory_.seed, static_cast<uint32_t>(step)};
   for (size_t g = 0; g < updates_.size(); ++g) {
@@ -325,6 +357,8 @@ void Optimizer::prepare(double lr, double gradient_scale, int64_t step) {
     if (!group.statistics()) updates_[g] = update_for(group, 1);
     if (!direction_updates_.empty()) direction_updates_[g] = direction_for(group);
   }
+  if (memory_.factored != nullptr)
+    memory_.factored->prepare(std::get<AdafactorConfig>(config_.kind), step_, norm);
   if (!adapts()) load();
 }
 
@@ -341,12 +375,19 @@ void Optimizer::adapt() {
     load();
   }
   if (memory_.norms == nullptr) return;
+  if (memory_.factored != nullptr) {
+    summing_work_->run([this] { memory_.factored->queue_sums(); });
+    memory_.factored->average();
+  }
   adapting_work_->run([this] { measure(); });
   const std::span<const TensorNorms::Squares> squares = memory_.norms->sum();
   for (size_t g = 0; g < updates_.size(); ++g) {
     const UpdateGroup& group = groups_.groups[g];
     if (group.adapted != UpdateGroup::kNotAdapted)
-      updates_[g] = update_for(group, trust_ratio(group, squares[group.adapted]));
+      updates_[g] =
+          update_for(group,
+                     memory_.factored != nullptr ? adafactor_rate(group, squares[group.adapted])
+                                                 : trust_ratio(group, squares[group.adapted]));
   }
   load();
 }
@@ -359,10 +400,22 @@ void Optimizer::run_directions() {
 // Queues the norms of the weights and of their gradients or directions.
 void Optimizer::measure() {
   if (directions_) run_directions();
+  if (memory_.factored != nullptr) memory_.factored->queue_directions();
   for (const TensorNorms::Piece& piece : memory_.norms->owned())
     memory_.norms->measure(piece,
                            memory_.weights.floats(piece.flat, piece.local),
                            memory_.gradients.at(piece.flat, piece.local));
+}
+
+double Optimizer::adafactor_rate(const UpdateGroup& group,
+                                 const TensorNorms::Squares& squares) const {
+  const auto& adafactor = std::get<AdafactorConfig>(config_.kind);
+  const auto elements = static_cast<double>(elements_[group.adapted]);
+  const double size = std::sqrt(squares.parameters / elements),
+               direction = std::sqrt(squares.directions / elements),
+               slowest = 1 / std::sqrt(static_cast<double>(step_.number));
+  return std::max<double>(adafactor.epsilon2, size) * std::min(group.of(step_).lr, slowest) /
+         std::max(1.0, direction / adafactor.clip_threshold);
 }
 
 double Optimizer::trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const {

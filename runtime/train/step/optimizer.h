@@ -9,6 +9,7 @@
 #include "runtime/config/run_config.h"
 #include "runtime/exec/backend.h"
 #include "runtime/plan/plan.h"
+#include "runtime/train/step/adafactor.h"
 #include "runtime/train/step/muon.h"
 #include "runtime/train/step/state_checksums.h"
 #include "runtime/train/step/tensor_norms.h"
@@ -18,6 +19,10 @@ namespace lockstep::train {
 
 // Names of the moments that the optimizer keeps per parameter, as PyTorch names them.
 std::vector<std::string> moment_names(const OptimizerConfig& config);
+
+// The names of all arrays that a checkpoint has of the optimizer: the moments, and Adafactor's
+// averages.
+std::vector<std::string> saved_moments(const OptimizerConfig& config);
 
 // The moment with averages or sums of squared gradients, which could overflow; empty if there is
 // none.
@@ -47,14 +52,15 @@ struct FlatWeights {
 // The memory that an optimizer works on; borrowed.
 struct OptimizerMemory {
   FlatWeights weights;
-  collectives::OwnedFloats gradients;  // LAMB and Muon write their directions there
+  collectives::OwnedFloats gradients;  // LAMB, Muon and Adafactor write their directions there
   void* moments = nullptr;       // for each moment in order its kept() ranges, one after the other
-  TensorNorms* norms = nullptr;  // of adapted_slots(); for a layer-wise optimizer only
-  MuonDirections* muon = nullptr;  // for Muon only
-  bool by_range = false;           // the owned ranges are updated one by one
-  bool gated = false;              // update() passes the backend's UpdateGate
-  bool checksummed = false;        // every update computes checksums of what it reads and writes
-  uint64_t seed = 0;               // of the random numbers that round moments of 16 bits
+  TensorNorms* norms = nullptr;  // of adapted_tensors(); for a layer-wise optimizer only
+  MuonDirections* muon = nullptr;        // for Muon only
+  FactoredAverages* factored = nullptr;  // for Adafactor only
+  bool by_range = false;                 // the owned ranges are updated one by one
+  bool gated = false;                    // update() passes the backend's UpdateGate
+  bool checksummed = false;  // every update computes checksums of what it reads and writes
+  uint64_t seed = 0;         // of the random numbers that round moments of 16 bits
 };
 
 // Updates this rank's ranges of the flat parameter buffer. The ranges are cut at the boundaries of
@@ -71,11 +77,12 @@ class Optimizer {
 
   // Sets what the next update() does, and queues this for the device. `step` counts from 1 (bias
   // correction). `gradient_scale` multiplies every gradient: it contains the mean over samples and
-  // the clipping. A gated update() takes that of the gate instead.
-  void prepare(double lr, double gradient_scale, int64_t step);
+  // the clipping. A gated update() takes that of the gate instead. `norm`, for Adafactor: of all
+  // gradients, times the scale.
+  void prepare(double lr, double gradient_scale, int64_t step, double norm = 0);
   // For a layer-wise optimizer: computes every tensor's rate for the next update(), and waits for
-  // the device. For LAMB and Muon: overwrites the gradients with directions, which update() then
-  // reads. Otherwise does nothing. Collective: all ranks call it together.
+  // the device. For LAMB, Muon and Adafactor: overwrites the gradients with directions, which
+  // update() then reads. Otherwise does nothing. Collective: all ranks call it together.
   void adapt();
   // Queues one step from the flat gradients: always the same work on the same memory.
   void update() {
@@ -96,11 +103,13 @@ class Optimizer {
     int64_t local = 0;
   };
   // The ranges of a moment or, from moments() on, of an array of all owned ranges, such as the
-  // average of the weights. Muon's matrices have no second moment (plan/moment_layout.h).
+  // average of the weights. Some matrices have no last moment (plan/moment_layout.h).
   const std::vector<KeptRange>& kept(size_t array) const {
-    return array == 1 && moments_ > 1 ? second_kept_ : kept_;
+    return array + 1 == moments_ ? last_kept_ : kept_;
   }
   int64_t owned_elements() const { return owned_elements_; }
+  // The averages of Adafactor's matrices, which all ranks keep; none for other optimizers.
+  const FactoredAverages* factored() const { return memory_.factored; }
   // The owned ranges, cut at the boundaries of tensors.
   const std::vector<StatePiece>& pieces() const { return pieces_; }
   // Null unless the memory is `checksummed`.
@@ -111,7 +120,7 @@ class Optimizer {
   const OptimizerConfig& config_;
   std::vector<collectives::Range> owned_;
   int64_t owned_elements_ = 0;
-  std::vector<KeptRange> kept_, second_kept_;
+  std::vector<KeptRange> kept_, last_kept_;
   void cut_pieces(const plan::ParameterLayout& layout);
   int64_t moment_index(const StatePiece& piece, size_t moment) const;
   // The slice that updates a piece, together with its first `moments` moments.
@@ -126,9 +135,10 @@ class Optimizer {
   void run_directions();
   void measure();
   double trust_ratio(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
-  // `trust` multiplies a tensor's rate.
+  double adafactor_rate(const UpdateGroup& group, const TensorNorms::Squares& squares) const;
+  // `trust` multiplies a tensor's rate, or is the rate of Adafactor's step.
   exec::OptimizerUpdate update_for(const UpdateGroup& group, double trust) const;
-  exec::OptimizerUpdate direction_for(const UpdateGroup& group) const;  // of LAMB and Muon
+  exec::OptimizerUpdate direction_for(const UpdateGroup& group) const;
 
   exec::Backend& backend_;
   OptimizerMemory memory_;
@@ -139,12 +149,15 @@ class Optimizer {
   std::vector<StatePiece> pieces_;
   std::unique_ptr<StateChecksums> state_checksums_;  // null: no checksums
   UpdateGroups groups_;
-  std::span<exec::OptimizerUpdate> updates_;                     // by group
-  std::span<exec::OptimizerUpdate> direction_updates_;           // of LAMB and Muon, by group
-  exec::UpdateStep step_;                                        // of the next update
+  std::vector<int64_t> elements_;                       // of adapted_tensors()
+  std::span<exec::OptimizerUpdate> updates_;            // by group
+  std::span<exec::OptimizerUpdate> direction_updates_;  // of those with directions, by group
+  exec::UpdateStep step_;                               // of the next update
   std::vector<std::unique_ptr<exec::FlatUpdate>> flat_updates_;  // one, or one by owned range
-  std::unique_ptr<exec::FlatUpdate> directions_;       // of LAMB and Muon; moves the moments
-  std::unique_ptr<exec::RepeatedWork> adapting_work_;  // of a layer-wise optimizer and Muon
+  std::unique_ptr<exec::FlatUpdate> directions_;                 // moves the moments
+  // What a layer-wise optimizer and Muon do between gradients and update. Before it, Adafactor
+  // sums squares.
+  std::unique_ptr<exec::RepeatedWork> adapting_work_, summing_work_;
 };
 
 }  // namespace lockstep::train

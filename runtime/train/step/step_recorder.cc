@@ -14,9 +14,9 @@ double tokens_per_sample(const RunContext& context) {
   const data::Dataset& dataset = *context.data.train;
   int64_t tokens = 0;
   for (int64_t i = 0; i < dataset.samples(); ++i) {
-    const int64_t length = dataset.length(i);
-    if (length == 0) return static_cast<double>(context.model.context);  // no sample is padded
-    tokens += length;
+    const int64_t of_sample = dataset.tokens(i);
+    if (of_sample == 0) return static_cast<double>(context.model.context);  // no sample is padded
+    tokens += of_sample;
   }
   return static_cast<double>(tokens) / static_cast<double>(dataset.samples());
 }

@@ -52,7 +52,7 @@ StepUpdate::StepUpdate(const RunContext& context,
       tensor_norms_(is_layer_wise(context.config.optimizer)
                         ? std::make_unique<TensorNorms>(
                               context.plan,
-                              adapted_slots(context.config.optimizer, context.plan.layout),
+                              adapted_tensors(context.config.optimizer, context.plan.layout),
                               context.communicator,
                               context.backend)
                         : nullptr),
@@ -60,6 +60,13 @@ StepUpdate::StepUpdate(const RunContext& context,
                 ? std::make_unique<MuonDirections>(
                       context.plan, context.slices, context.backend, exchange.sums(), memory.muon)
                 : nullptr),
+      factored_(context.plan.traffic.adafactor
+                    ? std::make_unique<FactoredAverages>(*context.plan.traffic.adafactor,
+                                                         context.communicator,
+                                                         context.backend,
+                                                         memory.factored_sums,
+                                                         memory.factored_averages)
+                    : nullptr),
       optimizer_(context.config.optimizer,
                  context.plan.layout,
                  context.updated(),
@@ -69,6 +76,7 @@ StepUpdate::StepUpdate(const RunContext& context,
                   .moments = memory.moments,
                   .norms = tensor_norms_.get(),
                   .muon = muon_.get(),
+                  .factored = factored_.get(),
                   .by_range = updates_later(context.plan),
                   .gated = gate_ != nullptr,
                   .checksummed = context.config.guard.enabled,
@@ -92,6 +100,7 @@ StepUpdate::StepUpdate(const RunContext& context,
 void StepUpdate::observe(RunTimeline* timeline) {
   if (tensor_norms_) tensor_norms_->observe(timeline);
   if (muon_) muon_->observe(timeline);
+  if (factored_) factored_->observe(timeline);
 }
 
 PlannedUpdate StepUpdate::next(int64_t done) const {
@@ -106,6 +115,7 @@ PlannedUpdate StepUpdate::plan(int64_t done, const collectives::StepSums& sums) 
   PlannedUpdate update = next(done);
   update.gradient_norm = decision.gradient_norm;
   update.gradient_scale = decision.gradient_scale;
+  update.clipped_norm = std::sqrt(sums.squared_norm) * decision.gradient_scale;
   update.finite = decision.finite;
   return update;
 }
@@ -142,7 +152,7 @@ void StepUpdate::queue(int64_t done, std::span<const collectives::LaneStatistics
 
 void StepUpdate::prepare(const PlannedUpdate& update) {
   exchange_.parameters_changed();
-  optimizer_.prepare(update.lr, update.gradient_scale, update.number);
+  optimizer_.prepare(update.lr, update.gradient_scale, update.number, update.clipped_norm);
   StateChecksums* const checksums = optimizer_.state_checksums();
   if (checksums == nullptr) return;
   std::ranges::copy(exchange_.bit_checksums(), gradient_checksums_.begin());
@@ -173,17 +183,21 @@ void StepUpdate::update_by_bucket() {
   }
 }
 
-// The ranks exchange norms of whole tensors, or pieces of matrices.
+// The ranks exchange norms of whole tensors, pieces of matrices, or sums over rows and columns.
 void StepUpdate::adapt() {
-  const auto adapt_with = [&](auto& exchanged) {
-    exchanged.begin_step();
-    optimizer_.adapt();
-    clock_.ranks_met();
+  const auto each = [&](auto f) {
+    if (tensor_norms_) f(*tensor_norms_);
+    if (muon_) f(*muon_);
+    if (factored_) f(*factored_);
+  };
+  if (!tensor_norms_ && !muon_) return;
+  each([](auto& exchanged) { exchanged.begin_step(); });
+  optimizer_.adapt();
+  clock_.ranks_met();
+  each([&](auto& exchanged) {
     clock_.phases.exchange += exchanged.exposed_ms();
     clock_.phases.optimizer -= exchanged.exposed_ms();
-  };
-  if (tensor_norms_) adapt_with(*tensor_norms_);
-  if (muon_) adapt_with(*muon_);
+  });
 }
 
 }  // namespace lockstep::train

@@ -12,6 +12,7 @@ struct PlannedUpdate {
   double lr = 0;
   double gradient_norm = 0;   // of the mean gradient, before clipping
   double gradient_scale = 1;  // makes the sum a mean, and clips it
+  double clipped_norm = 0;    // of the gradients, times the scale
   bool finite = true;         // loss, gradient and moments; if false, nothing is applied
   int64_t number = 1;         // of the update, without the steps that were skipped
 };
@@ -70,9 +71,10 @@ class StepUpdate {
   const RunContext& context_;
   StepExchange& exchange_;
   StepClock& clock_;
-  exec::UpdateGate* const gate_;               // null: the host decides
-  std::unique_ptr<TensorNorms> tensor_norms_;  // null unless layer-wise
-  std::unique_ptr<MuonDirections> muon_;       // null without Muon
+  exec::UpdateGate* const gate_;                // null: the host decides
+  std::unique_ptr<TensorNorms> tensor_norms_;   // null unless layer-wise
+  std::unique_ptr<MuonDirections> muon_;        // null without Muon
+  std::unique_ptr<FactoredAverages> factored_;  // null without Adafactor
   Optimizer optimizer_;
   std::unique_ptr<WeightAverage> average_;  // null without an average
   LossScale loss_scale_;

@@ -8,7 +8,7 @@
 namespace lockstep::train {
 
 TensorNorms::TensorNorms(const plan::Plan& plan,
-                         const std::vector<size_t>& slots,
+                         const std::vector<plan::TensorPart>& tensors,
                          collectives::Communicator& communicator,
                          exec::Backend& backend)
     : communicator_(communicator), waits_(communicator, nullptr), backend_(backend) {
@@ -16,17 +16,21 @@ TensorNorms::TensorNorms(const plan::Plan& plan,
   for (const collectives::Range& bucket : plan.layout.buckets) {
     const collectives::Range part =
         collectives::part_of(bucket, plan.sharding.topology.part_of(rank), ranks);
-    for (size_t tensor = 0; tensor < slots.size(); ++tensor) {
-      const plan::ParameterSlot& slot = plan.layout.slots[slots[tensor]];
-      const int64_t begin = std::max(part.begin, slot.offset),
-                    end = std::min(part.end, slot.offset + slot.elements);
-      if (begin < end)
+    for (size_t tensor = 0; tensor < tensors.size(); ++tensor) {
+      const collectives::Range& range = tensors[tensor].range;
+      int64_t begin = std::max(part.begin, range.begin);
+      const int64_t end = std::min(part.end, range.end);
+      while (begin < end) {
+        const int64_t chunk_end = (begin / kSquaresChunk + 1) * kSquaresChunk;
+        const int64_t next = begin % kSquaresChunk == 0 ? end : std::min(chunk_end, end);
         owned_.push_back(
-            {tensor, begin, plan.sharding.owned_index_of(rank, bucket, begin), end - begin});
+            {tensor, begin, plan.sharding.owned_index_of(rank, bucket, begin), next - begin});
+        begin = next;
+      }
     }
   }
   const auto shares = static_cast<size_t>(ranks);
-  share_ = (slots.size() + shares - 1) / shares;
+  share_ = (tensors.size() + shares - 1) / shares;
   mine_ = backend.host_array<Sums>(std::max<size_t>(share_, 1) * shares);
   received_.resize(share_ * shares);
   totals_.resize(share_ * shares);

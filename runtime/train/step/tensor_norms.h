@@ -1,5 +1,5 @@
 #pragma once
-// Norms of tensors for layer-wise optimizers (LARS, LAMB).
+// Norms of tensors for layer-wise optimizers (LARS, LAMB, Adafactor).
 
 #include <cstdint>
 #include <span>
@@ -16,16 +16,17 @@ namespace lockstep::train {
 // (exact_sum.h), so the bits do not depend on ranks, nodes or buckets.
 class TensorNorms {
  public:
-  // Measures the tensors in `slots`, indices of parameters in the layout. All borrowed.
+  // Measures `tensors` of the layout. All borrowed.
   TensorNorms(const plan::Plan& plan,
-              const std::vector<size_t>& slots,
+              const std::vector<plan::TensorPart>& tensors,
               collectives::Communicator& communicator,
               exec::Backend& backend);
 
-  // A rank's part of a tensor in one bucket. Element `local` of the rank's memory is element `flat`
-  // of the flat buffer.
+  // A rank's part of a tensor in one bucket. It begins with a chunk of squares, unless a tensor
+  // begins within one; so chunks are the same however ranks cut a tensor. Element `local` of the
+  // rank's memory is element `flat` of the flat buffer.
   struct Piece {
-    size_t tensor;  // index in `slots`
+    size_t tensor;  // index in `tensors`
     int64_t flat;
     int64_t local;  // among the elements that the rank updates, which are packed
     int64_t elements;
@@ -39,7 +40,7 @@ class TensorNorms {
   // Queues both sums of a piece of owned(). The pointers are to the piece.
   void measure(const Piece& piece, const float* parameters, const float* directions);
   // Waits for the device, adds up the pieces of all ranks, and starts from zero again. Returns the
-  // sums by index in `slots`. Collective: all ranks call it together.
+  // sums by index in `tensors`. Collective: all ranks call it together.
   std::span<const Squares> sum();
 
   // Reports waits to the borrowed observer from now on; null: to none.

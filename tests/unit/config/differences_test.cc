@@ -31,8 +31,9 @@ std::pair<std::string, std::string> two_values(const FieldDescriptor& field) {
       return {field.enum_type()->value(0)->name(), field.enum_type()->value(1)->name()};
     default: {  // 1 or more goes everywhere but where a share is meant
       const RealLimit limit = real_limit(field);
-      const bool share = limit.high <= 1;
-      return share ? std::pair("0.5", "0.25") : std::pair("1.5", "2");
+      if (limit.high > 1) return {"1.5", "2"};
+      const double span = limit.high - limit.low;
+      return {fmt::format("{}", limit.low + span / 2), fmt::format("{}", limit.low + span / 4)};
     }
   }
 }

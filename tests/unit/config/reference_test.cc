@@ -79,6 +79,7 @@ TEST(Reference, ASectionHasWhatLiesDirectlyBelow) {
                                       "muon",
                                       "rmsprop",
                                       "adagrad",
+                                      "adafactor",
                                       "clip_norm",
                                       "decay_bias_and_norm",
                                       "moments"}));

@@ -159,6 +159,7 @@ config::ModelTraits embedder() {
   model.loss = Loss::kContrastive;
   return model;
 }
+config::ModelTraits decoder_of_answers() { return test::encoder(config::TextTask::kAnswers, 8); }
 config::ModelTraits transcriber() {
   config::ModelTraits model = test::mlp(Loss::kCtc, 3);
   model.transcript = config::TranscriptTraits{.frames = 2, .features = 2, .output_frames = 2};
@@ -190,6 +191,7 @@ const std::vector<Case> kCases = {
     {"labelled_text", test::encoder(config::TextTask::kSequenceClass, 8), labelled_text},
     {"tagged_text", test::encoder(config::TextTask::kTokenClasses, 8), tagged_text},
     {"conversations", language_model(), conversations},
+    {"preferences", decoder_of_answers(), preferences},
     {"masked_images", segmenter(), masked_images},
     {"text_pairs", embedder(), text_pairs},
     {"transcripts", transcriber(), transcripts},

@@ -181,7 +181,8 @@ TEST_F(Npy, EvaluatesOnArraysOfItsOwn) {
   expect_parts(error_of([&] { images(); }), {"ye.npy", "label 5 of sample 0", "allowed: 0..4"});
   npy_.eval_labels = folder_.write("ye.npy", npy<uint8_t>("|u1", "(1,)", {4}));
   npy_.eval_inputs = folder_.write("xe.npy", npy<float>("<f4", "(1, 2)", {1, 2}));
-  expect_parts(error_of([&] { images(); }), {"xe.npy: has float32 inputs", "x.npy are uint8"});
+  expect_parts(error_of([&] { images(); }),
+               {"xe.npy: holds float32 features", "needs uint8 images"});
   use_features();
   npy_.eval_inputs = folder_.write("xe.npy", npy<float>("<f4", "(1, 3)", {1, 2, 3}));
   expect_parts(error_of([&] { features(); }), {"xe.npy: has 3 features", "f.npy has 2"});

@@ -191,6 +191,16 @@ inline DataSource conversations(const TemporaryFolder& folder) {
   return config;
 }
 
+inline DataSource preferences(const TemporaryFolder& folder) {
+  std::string lines;
+  for (int i = 0; i < kSamples; ++i)
+    lines +=
+        fmt::format("{{\"prompt\": \"{}\", \"chosen\": \" a\", \"rejected\": \" b\"}}\n", words(i));
+  auto config = train_on<PreferencesConfig>(folder.write("t.jsonl", lines));
+  config.tokenizer = folder.write("vocab.txt", kVocabulary);
+  return config;
+}
+
 inline DataSource masked_images(const TemporaryFolder& folder) {
   for (int i = 0; i < kSamples; ++i) {
     add_png(folder.path() / fmt::format("images/{}.png", i), i);

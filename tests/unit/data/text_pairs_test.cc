@@ -66,6 +66,7 @@ TEST_F(TextPairs, HaveTheTextsOfARow) {
   EXPECT_EQ(texts_of(*opened.train, 0), (std::vector<Ints>{{2, 5, 3}, {2, 6, 7, 3}}));
   EXPECT_EQ(texts_of(*opened.train, 1), (std::vector<Ints>{{2, 5, 6, 7, 8, 9, 10, 3}, {2, 7, 3}}));
   EXPECT_EQ(opened.train->length(0), 4);
+  EXPECT_EQ(opened.train->tokens(0), 3 + 4);
   EXPECT_TRUE(std::isnan(target_of(*opened.train, 0)));
   EXPECT_EQ(opened.summary.texts, 2);
   EXPECT_TRUE(opened.summary.warnings.empty());

@@ -186,6 +186,7 @@ class WrittenNetworks : public ::testing::Test {
 TEST_F(WrittenNetworks, OfAllFamilies) {
   for (const models::SmallModel& small : models::small_models()) {
     if (std::holds_alternative<DitConfig>(small.config) || small.io.height > 12) continue;
+    if (small.answers) continue;  // a reward model has packed texts, and no file
     SCOPED_TRACE(small.name);
     models::ModelIo io = small.io;
     io.texts = 1;  // a file has the vector of one text

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include <algorithm>
+
 #include "runtime/plan/muon_layout.h"
 #include "runtime/plan/plan.h"
 
@@ -34,16 +36,36 @@ ParameterLayout make_parameters() {
   return layout;
 }
 
+OptimizerConfig muon() {
+  OptimizerConfig config;
+  config.kind = MuonConfig();
+  return config;
+}
+
 TEST(MomentLayout, MatricesOfMuonHaveOne) {
   const ParameterLayout layout = make_parameters();
   const auto begin = [&](size_t slot) { return layout.slots[slot].offset; };
-  EXPECT_EQ(one_moment_ranges(MuonConfig(), layout),
+  EXPECT_EQ(ranges_without_last_moment(muon(), layout),
             (std::vector<collectives::Range>{{begin(1), begin(3)}, {begin(5), layout.elements}}));
   OptimizerConfig config;
   config.kind = AdamwConfig();
-  EXPECT_TRUE(one_moment_ranges(config, layout).empty());
+  EXPECT_TRUE(ranges_without_last_moment(config, layout).empty());
   config.kind = MuonConfig{.adamw_match = "weight"};
-  EXPECT_TRUE(one_moment_ranges(config, layout).empty());
+  EXPECT_TRUE(ranges_without_last_moment(config, layout).empty());
+}
+
+// All with two axes, of whatever name.
+TEST(MomentLayout, MatricesOfAdafactorHaveNone) {
+  const ParameterLayout layout = make_parameters();
+  OptimizerConfig config;
+  config.kind = AdafactorConfig();
+  std::vector<collectives::Range> covered = ranges_without_last_moment(config, layout);
+  for (const ParameterSlot& slot : layout.slots) {
+    const bool in = std::ranges::any_of(covered, [&](const collectives::Range& range) {
+      return range.begin <= slot.offset && slot.offset < range.end;
+    });
+    EXPECT_EQ(in, slot.shape.rank() > 1 && !slot.frozen && slot.running_momentum == 0) << slot.name;
+  }
 }
 
 TEST(MomentLayout, OutsideIsWhatIsInNoHole) {
@@ -60,7 +82,7 @@ TEST(MomentLayout, OutsideIsWhatIsInNoHole) {
 
 TEST(MomentLayout, TheMostIsCountedElementByElement) {
   const ParameterLayout layout = make_parameters();
-  const std::vector<collectives::Range> holes = one_moment_ranges(MuonConfig(), layout);
+  const std::vector<collectives::Range> holes = ranges_without_last_moment(muon(), layout);
   const std::vector<collectives::Range> buckets =
       collectives::make_buckets({0, layout.elements}, 4, 512);
   ASSERT_GT(buckets.size(), 1u);

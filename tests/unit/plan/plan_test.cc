@@ -161,6 +161,24 @@ TEST(Plan, RowsAndTrafficFollowTheZeroStage) {
             static_cast<int64_t>((2 * flat + 2 * gathered) / 2 / 2));
 }
 
+// Beside the gradients, a rank sends the values of its two lanes to the three others: with a loss
+// of pairs, the vectors and the sums of their softmaxes.
+TEST(Plan, CountsWhatLanesSendEachOther) {
+  const BertConfig bert = testing::small_bert(BertConfig::Task::kEmbeddings);
+  graph::GraphOptions training(graph::Purpose::kTraining);
+  training.lanes = 8;
+  const graph::Graph graph = models::build_model(bert, {.texts = 2}, 3, training);
+  PlanOptions options;
+  options.sharding.topology = {1, 4};
+  options.sharding.lanes = 8;
+  const Plan plan = make_plan({graph}, options, none);
+  const int64_t vectors = 2 * 3 * bert.width, sums = 2 * 3, most_lanes = 2;
+  const int64_t rows = static_cast<int64_t>(plan.traffic.rows.lane_bytes());
+  EXPECT_EQ(plan.traffic.wire_bytes,
+            2 * plan.layout.elements * 4 / 4 * 3 +
+                3 * most_lanes * (rows + (vectors + sums) * static_cast<int64_t>(sizeof(float))));
+}
+
 // Two bytes for a gradient, four for a parameter that comes back; the memory is the same.
 TEST(Plan, CountsWhatTravelsRounded) {
   const graph::Graph graph =

@@ -57,7 +57,7 @@ TEST(Settings, EachIsAnotherConfigThatTheRunCanHave) {
   const std::string text = config::to_text(prepared.config);
   EXPECT_EQ(config::to_text(with_setting(prepared, {}).config), text);
   const std::vector<Setting> all = all_of(setting_choices(prepared));
-  EXPECT_EQ(all.size(), 18U);
+  EXPECT_EQ(all.size(), 19U);
   for (const Setting& setting : all) {
     const PreparedRun other = with_setting(prepared, setting);
     EXPECT_NE(config::to_text(other.config), text) << set_options(setting);
@@ -72,6 +72,10 @@ TEST(Settings, OnlyThoseThatMatter) {
   const SettingChoices plain = setting_choices(
       prepared_for(kTwoNodes, kGpt, {"optimizer.sgd.momentum=0", "execution.recompute=BLOCKS"}));
   EXPECT_TRUE(plain.moments.empty());
+  const SettingChoices half =
+      setting_choices(prepared_for(kTwoNodes, kGpt, {"optimizer.moments=BF16"}));
+  ASSERT_EQ(half.moments.size(), 1U);
+  EXPECT_EQ(half.moments[0].set[0], "optimizer.moments=INT8");
   EXPECT_TRUE(plain.recomputations.empty());
   const PreparedRun normalises = prepared_for(
       kTwoNodes, "resnet { depth: 20 }", {"data.synthetic.height=32", "data.synthetic.width=32"});

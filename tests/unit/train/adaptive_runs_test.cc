@@ -3,10 +3,7 @@
 // unguarded.
 #include <gtest/gtest.h>
 
-#include "runtime/base/error.h"
-#include "runtime/checkpoint/format/reader.h"
-#include "tests/reference/prepared.h"
-#include "tests/reference/runs.h"
+#include "tests/unit/train/moment_runs.h"
 
 namespace lockstep::train {
 namespace {
@@ -48,53 +45,26 @@ std::vector<std::string> changes(const Kind& kind, std::vector<std::string> more
 class AdaptiveRuns : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(AdaptiveRuns, SameBitsOnRanksAndInStages) {
-  testing::TemporaryFolder folder;
-  const TrainResult alone = testing::train_in(
-      folder.path() / "alone", {testing::gpt_config(), 1, testing::whole(), changes(GetParam())});
-  for (const auto& [ranks, stage] : {std::pair(2, "0"), {3, "1"}, {4, "2"}, {2, "3"}}) {
-    testing::Training training = {testing::gpt_config(),
-                                  ranks,
-                                  testing::whole(),
-                                  changes(GetParam(), {std::string("comm.zero_stage=") + stage})};
-    training.shares_memory = std::string(stage) != "3";
-    const TrainResult many = testing::train_in(folder.path() / stage, training);
-    EXPECT_EQ(many.weights_hash, alone.weights_hash) << ranks << " ranks in stage " << stage;
-  }
+  testing::expect_same_bits_on_ranks(changes(GetParam()));
 }
 
 TEST_P(AdaptiveRuns, ResumesToTheSameBits) {
-  testing::TemporaryFolder folder;
-  const auto all = changes(GetParam());
-  const TrainResult whole =
-      testing::train_in(folder.path() / "whole", {testing::gpt_config(), 1, testing::whole(), all});
-  testing::train_in(folder.path() / "cut", {testing::gpt_config(), 4, testing::until(17), all, 2});
-  const TrainResult resumed =
-      testing::train_in(folder.path() / "cut", {testing::gpt_config(), 2, testing::resumed(), all});
-  EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
-  std::vector<std::string> kept = GetParam().moments;
-  kept.push_back(checkpoint::kAverageArray);
-  EXPECT_EQ(checkpoint::read_state(folder.path() / "cut" / "checkpoints" / "step-00000030").moments,
-            kept);
+  std::vector<std::string> wanted = GetParam().moments;
+  wanted.push_back(checkpoint::kAverageArray);
+  EXPECT_EQ(testing::expect_same_bits_resumed(changes(GetParam()), 2), wanted);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, AdaptiveRuns, ::testing::ValuesIn(kKinds), [](const auto& info) {
   return info.param.name;
 });
 
-run::PreparedRun prepared(const std::vector<std::string>& overrides) {
-  return testing::prepare(config::parse_config(testing::gpt_config(), "test", overrides),
-                          collectives::Topology::flat(1),
-                          run::RunPurpose::kTrain,
-                          cpu::make_backend()->ops());
-}
-
 TEST(AdaptiveMemory, HasARowOfAllMoments) {
-  const plan::Plan one = prepared({"optimizer.adagrad={}"}).plan;
+  const plan::Plan one = testing::plan_of({"optimizer.adagrad={}"});
   const auto flat = static_cast<size_t>(one.layout.elements);
   EXPECT_EQ(one.memory.row_bytes(plan::RowKind::kMoments), flat * 4);
-  const plan::Plan three = prepared(kKinds[1].changes).plan;
+  const plan::Plan three = testing::plan_of(kKinds[1].changes);
   EXPECT_EQ(three.memory.row_bytes(plan::RowKind::kMoments), flat * 12);
-  const plan::Plan halves = prepared(kKinds[3].changes).plan;
+  const plan::Plan halves = testing::plan_of(kKinds[3].changes);
   EXPECT_EQ(halves.memory.row_bytes(plan::RowKind::kMoments), flat * 6);
 }
 
@@ -113,22 +83,7 @@ TEST(AdaptiveRun, AdagradBeginsWithItsAccumulator) {
 }
 
 TEST(AdaptiveGuard, SeesAFlippedBitOfTheThirdMoment) {
-  testing::TemporaryFolder folder;
-  testing::Training training = {
-      testing::gpt_config(), 1, testing::whole(), changes(kKinds[1], {"train.lanes=1"})};
-  training.meddle = [](const testing::RankUnderTest& rank) {
-    rank.backend.on_lane = [&rank](const graph::LaneContext& lane) {
-      if (lane.step != 7) return;
-      const auto elements = static_cast<size_t>(rank.prepared.plan.layout.elements);
-      rank.backend.row(plan::name_of(plan::RowKind::kMoments))[elements * 8 + 1] ^= std::byte{2};
-    };
-  };
-  try {
-    testing::train_in(folder.path() / "run", training);
-    ADD_FAILURE();
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("moment grad_avg"), std::string::npos) << error.what();
-  }
+  testing::expect_guarded(changes(kKinds[1]), "grad_avg", 2);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ std::vector<float> train(const OptimizerConfig& config,
         plan.layout.buckets, topology.part_of(communicator.rank()), topology.ranks());
     std::vector<float> parameters = initial(plan), moments(2 * parameters.size()),
                        gradients(parameters.size());
-    TensorNorms norms(plan, adapted_slots(config, plan.layout), communicator, *backend);
+    TensorNorms norms(plan, adapted_tensors(config, plan.layout), communicator, *backend);
     Optimizer optimizer(config,
                         plan.layout,
                         owned,
@@ -198,7 +198,7 @@ TEST(LayerWise, LarsStepsByTheSizeOfTheWeights) {
     std::vector<float> parameters(static_cast<size_t>(plan.layout.elements), 2.0f);
     std::vector<float> gradients(parameters.size(), size);
     const auto communicator = collectives::make_self_communicator();
-    TensorNorms norms(plan, adapted_slots(config, plan.layout), *communicator, *backend);
+    TensorNorms norms(plan, adapted_tensors(config, plan.layout), *communicator, *backend);
     Optimizer optimizer(config,
                         plan.layout,
                         {{0, plan.layout.statistics_begin}},

@@ -36,13 +36,14 @@ class PairScore final : public TaskScore {
 
   void write(const ScoredLane& lane, std::byte* records) const override {
     const auto* const similarities = reinterpret_cast<const float*>(lane.targets);
+    const bool have = input_.pairs.have_similarities;
     lane.each_row([&](int64_t row, const auto& value) {
       std::byte* const record = records + static_cast<size_t>(row) * record_bytes();
       const int32_t counted = 1;
       std::memcpy(record, &counted, sizeof(counted));
       auto* const values = reinterpret_cast<float*>(record + sizeof(counted));
       for (int64_t c = 0; c < input_.columns; ++c) values[c] = value(c);
-      values[input_.columns + 1] = similarities[row];
+      values[input_.columns + 1] = have ? similarities[row] : 0;
     });
   }
 
