@@ -24,7 +24,7 @@ import scipy.stats
 import sentence_transformers
 import torch
 import transformers
-from sentence_transformers import losses
+from sentence_transformers import losses, models
 
 BATCH, EPOCHS, RATE, CONTEXT = 64, 3, 3e-4, 64
 CONFIG = """
@@ -61,10 +61,9 @@ def make_base(folder, vocabulary):
 
 def train_peer(folder, batches, answers, dev):
     """pairs a second, losses, recall@1, Spearman"""
-    modules = sentence_transformers.models
-    word = modules.Transformer(str(folder / "base"), max_seq_length=CONTEXT)
+    word = models.Transformer(str(folder / "base"), max_seq_length=CONTEXT)
     model = sentence_transformers.SentenceTransformer(
-        modules=[word, modules.Pooling(word.get_word_embedding_dimension(), "mean"), modules.Normalize()],
+        modules=[word, models.Pooling(word.get_word_embedding_dimension(), "mean"), models.Normalize()],
         device="cpu")
     tokenize = getattr(model, "preprocess", None) or model.tokenize
     loss_of = losses.MultipleNegativesRankingLoss(model)
